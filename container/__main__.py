@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from container.constants import Constants
-from container.settings import UNITS, settings_table
+from container.settings import UNITS, format_settings_table
 from ensemble_tools.missing import tell_missing_packages
 
 #: What an image sets for the libraries of its models. Ours read it when they are imported: of
@@ -30,7 +30,7 @@ def main(
     """Run the program; its exit code. constants: None for the container's own."""
     options = _parser(program).parse_args(arguments)
     if options.command == "settings":
-        print(f"{UNITS}\n\n{settings_table()}")
+        print(f"{UNITS}\n\n{format_settings_table()}")
         return 0
     # As process 1 it has no default action: until the container listens to it itself.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

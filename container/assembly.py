@@ -18,8 +18,8 @@ from container.background import lasting
 from container.constants import Constants
 from container.errors import SingleModelUnusable
 from container.health import HealthCheck
-from container.machine.allocator import malloc_trim_loop
-from container.machine.memory import machine_limits
+from container.machine.allocator import trim_forever
+from container.machine.memory import read_machine_limits
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
 from container.telemetry.observability import Observability
@@ -27,7 +27,7 @@ from container.telemetry.outside import OutsideCounts
 from container.tritonserver.command import PYTHON_THREADS
 from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython
-from container.warm.predictors import predictors
+from container.warm.predictors import find_predictors
 from container.workflows.table_process import TableProcesses
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
 from serve.errors import ServeError
@@ -101,7 +101,7 @@ class Container:
             access,
             trials,
             models_side=lambda: _models_side(models(), unread),
-            memory=machine_limits().memory_bytes,
+            memory=read_machine_limits().memory_bytes,
         )
         self.observability = Observability(
             settings,
@@ -165,8 +165,8 @@ class Container:
             pickles=settings.pickles,
             write_tables=self._tables.write,
             warm=warm,
-            predictors=lambda: predictors(models().stand_ins),
-            limits=machine_limits(gpus=gpus),
+            predictors=lambda: find_predictors(models().stand_ins),
+            limits=read_machine_limits(gpus=gpus),
             gpus=gpus,
             root_setting=limits.MODEL_ROOT,
             names=limits.SETTING_NAMES,
@@ -198,7 +198,7 @@ class Container:
         if self._single_model is not None:
             await self._load_single_model(self._single_model)
         beside = [
-            lasting("memory", lambda: malloc_trim_loop(lambda: self._invocation.count)),
+            lasting("memory", lambda: trim_forever(lambda: self._invocation.count)),
             lasting("orphans", bury_orphans),
         ]
         await asyncio.gather(*beside, *self.observability.running())

@@ -34,24 +34,24 @@ from container.errors import (
     Mistake,
     SettingsError,
 )
-from container.logs import FLUSH_S, Sink, catch_the_rest, configure, standard_error
+from container.logs import FLUSH_S, Sink, catch_the_rest, configure, open_standard_error
 from container.machine.allocator import keep_freed_memory
 from container.machine.cuda_libraries import arrange_cuda_compat
 from container.machine.descriptors import raise_limit
 from container.machine.hardware import Hardware, look_at_hardware
-from container.model_environment import seen_by_models, shut_ourselves
+from container.model_environment import show_to_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_alone, read_settings
 from container.start_line import describe_open_apis, describe_start
 from container.telemetry.outside import OutsideCounts
-from container.traces_endpoint import shown, traces_endpoint, wants_grpc
+from container.traces_endpoint import find_traces_endpoint, hide_secrets, wants_grpc
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import ModelsPython, find_runtime, python_on_path
 from container.warm import Surroundings, WarmInterpreters
 from container.work_dir import work_dir as make_work_dir
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 from serve.triton.access import TritonAccess
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def serve(
     the reason is the last line of the log. constants: None for the container's own. root: where
     GPUs, their driver and CUDA are looked for.
     """
-    sink = Sink(standard_error())
+    sink = Sink(open_standard_error())
     catch_the_rest()
     configure("info", sink, read_alone("log_format", environment))
     try:
@@ -167,7 +167,7 @@ class _Run:
             ending.push_async_callback(self._end_traces)
             ending.push_async_callback(self._end_triton, triton)
             traces = self._tell_of_traces()
-            make = await in_daemon_thread(_import_assembly, "imports")
+            make = await run_in_daemon_thread(_import_assembly, "imports")
             gc.freeze()  # what was imported stays: no collection need look through it
             self._name_models_in_log(_serving_repository(work_dir))
             container = self._container = make(
@@ -178,7 +178,7 @@ class _Run:
                 lambda: self._models,
                 self._warm,
                 self._access,
-                seen_by_models(self._environment, settings.model_environment),
+                show_to_models(self._environment, settings.model_environment),
                 self._replace,
                 OutsideCounts(lambda: self._sink.dropped, self._count_interpreters),
                 self._output.take_unread,
@@ -193,7 +193,7 @@ class _Run:
 
     async def _triton(self, ports: Ports, work_dir: Path) -> None:
         settings = self._settings
-        command = await in_daemon_thread(lambda: self._command(ports, work_dir), "start")
+        command = await run_in_daemon_thread(lambda: self._command(ports, work_dir), "start")
         if self._interpreters is not None and self._surroundings is not None:
             self._interpreters.start(self._surroundings, self._settings.preload or ())
         self._process = TritonProcess(
@@ -226,9 +226,9 @@ class _Run:
 
     def _tell_of_traces(self) -> str | None:
         """Where they are sent to; None where they are off."""
-        endpoint = traces_endpoint(self._environment)
+        endpoint = find_traces_endpoint(self._environment)
         if endpoint is not None:
-            log.info("traces are on", extra={"endpoint": shown(endpoint)})
+            log.info("traces are on", extra={"endpoint": hide_secrets(endpoint)})
             if wants_grpc(self._environment):
                 log.warning("traces are sent over HTTP: the protocol grpc is not spoken here")
         return endpoint

@@ -5,7 +5,7 @@ serve/ does not know the environment: each number comes with the name that its m
 
 from __future__ import annotations
 
-from container.machine.descriptors import most_connections
+from container.machine.descriptors import count_connections_allowed
 from container.settings import Settings
 from container.settings.values import MIB
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
@@ -45,7 +45,7 @@ def waiting(settings: Settings) -> Bounds:
 def connections(settings: Settings, read_timeout_s: float) -> ConnectionLimits:
     """Of callers' connections; their number follows from the descriptors there may be."""
     return ConnectionLimits(
-        most_connections(),
+        count_connections_allowed(),
         read_timeout_s,
         _KEEP_ALIVE_S,
         settings.invoke_timeout,

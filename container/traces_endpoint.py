@@ -9,7 +9,7 @@ _BASE, _TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPO
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
-def traces_endpoint(environment: Mapping[str, str]) -> str | None:
+def find_traces_endpoint(environment: Mapping[str, str]) -> str | None:
     """The URL that spans are sent to, over OTLP/HTTP; None where tracing is off.
 
     The variable for traces is the whole URL, the one for all signals the front of it.
@@ -24,7 +24,7 @@ def traces_endpoint(environment: Mapping[str, str]) -> str | None:
     return f"{base.rstrip('/')}/v1/traces" if base else None
 
 
-def shown(endpoint: str) -> str:
+def hide_secrets(endpoint: str) -> str:
     """The same for a log: without what may be secret, a name and password, and a query."""
     try:
         parts = urlsplit(endpoint)

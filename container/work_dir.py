@@ -73,7 +73,7 @@ def _clear_leftovers(parent: Path, shared_memory: Path) -> None:
     with os.scandir(parent) as entries:
         directories = [Path(entry.path) for entry in entries if entry.name.startswith(_PREFIX)]
     for directory in directories:
-        with contextlib.suppress(OSError), _abandoned(directory) as shm_prefix:
+        with contextlib.suppress(OSError), _lock_abandoned(directory) as shm_prefix:
             if shm_prefix is not None:
                 log.info("a killed container's files are removed", extra={"path": str(directory)})
                 remove_shared_memory(shm_prefix, shared_memory)
@@ -81,7 +81,7 @@ def _clear_leftovers(parent: Path, shared_memory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _abandoned(directory: Path) -> Iterator[str | None]:
+def _lock_abandoned(directory: Path) -> Iterator[str | None]:
     """The beginning of its regions' names, if a container of this user's left it; locked."""
     with contextlib.ExitStack() as opened:
 

@@ -17,12 +17,12 @@ class NoThread(RuntimeError):
 
 
 class InThread(Protocol):
-    """What in_daemon_thread is."""
+    """What run_in_daemon_thread is."""
 
     def __call__(self, work: Callable[[], _T], name: str) -> Awaitable[_T]: ...
 
 
-async def in_daemon_thread(work: Callable[[], _T], name: str) -> _T:
+async def run_in_daemon_thread(work: Callable[[], _T], name: str) -> _T:
     """What the work returns or raises; asyncio.to_thread's threads are waited for at the end.
 
     Raises NoThread where none can be started.

@@ -5,8 +5,16 @@ from container.logs.setup import (
     LogFormat,
     catch_the_rest,
     configure,
-    standard_error,
+    open_standard_error,
 )
 from container.logs.sink import Lane, Sink
 
-__all__ = ["FLUSH_S", "Lane", "LogFormat", "Sink", "catch_the_rest", "configure", "standard_error"]
+__all__ = [
+    "FLUSH_S",
+    "Lane",
+    "LogFormat",
+    "Sink",
+    "catch_the_rest",
+    "configure",
+    "open_standard_error",
+]

@@ -28,7 +28,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Never raises for any value: what JSON cannot hold is shown in words."""
-        return json_line(
+        return format_json_line(
             record.created,
             record.levelname,
             OURS,
@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
         )
 
 
-def json_line(
+def format_json_line(
     created: float,
     level: str,
     source: str,
@@ -53,11 +53,11 @@ def json_line(
         shown["logger"] = writable(logger)
     shown["message"] = writable(message)
     for name, value in others:
-        shown[f"{name}_" if name in RESERVED else str(name)] = _value(value)
+        shown[f"{name}_" if name in RESERVED else str(name)] = _format_value(value)
     return _encode(shown)
 
 
-def _value(value: object) -> object:
+def _format_value(value: object) -> object:
     """A number, a truth or a text."""
     kind = type(value)
     if kind is bool:

@@ -30,7 +30,7 @@ def configure(level: str, sink: Sink, log_format: LogFormat = "text") -> None:
     Run uvicorn with `log_config=None`, or it takes its loggers back. Can be called again.
     """
     formatter = JsonFormatter() if log_format == "json" else LineFormatter()
-    sink.notice = lambda lost, at: _line(formatter.format(_notice(lost, at)))
+    sink.notice = lambda lost, at: _encode_line(formatter.format(_notice(lost, at)))
     logging.basicConfig(level=OTHERS_LEVEL, handlers=[_Handler(sink, formatter)], force=True)
     for name in UVICORN_LOGGERS:
         logger = logging.getLogger(name)
@@ -42,14 +42,14 @@ def configure(level: str, sink: Sink, log_format: LogFormat = "text") -> None:
     logging.captureWarnings(True)
 
 
-def standard_error() -> int:
+def open_standard_error() -> int:
     """The descriptor of standard error; that of nothing where this process was given none."""
     return os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
 
 
 def catch_the_rest() -> None:
     """Log what Python would print on standard error by itself, which may hold whoever prints."""
-    sys.excepthook = _uncaught
+    sys.excepthook = _log_uncaught
     sys.unraisablehook = lambda it: _log.error(
         "an error was ignored: %s",
         it.err_msg or "it came where nobody can catch it",
@@ -63,7 +63,9 @@ def catch_the_rest() -> None:
     )
 
 
-def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     _log.critical("the container ends by a mistake of its own", exc_info=(kind, error, trace))
 
 
@@ -78,14 +80,14 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Never waits and never raises."""
-        self._sink.put(_line(self.format(record)), always=record.levelno >= logging.CRITICAL)
+        self._sink.put(_encode_line(self.format(record)), always=record.levelno >= logging.CRITICAL)
 
     def flush(self) -> None:
         """Wait for what is queued, within bounds; logging itself asks for it at the very end."""
         self._sink.flush(FLUSH_S)
 
 
-def _line(text: str) -> bytes:
+def _encode_line(text: str) -> bytes:
     return f"{text}\n".encode(errors="backslashreplace")
 
 

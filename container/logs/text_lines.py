@@ -41,7 +41,7 @@ class LineFormatter(logging.Formatter):
         values = dict(fields(record))
         why = values.pop(_WHY, "")
         message = _escape(f"{sentence(record)}: {text(why)}" if why else sentence(record))
-        shown = [f"{name}={_value(value)}" for name, value in values.items()]
+        shown = [f"{name}={_format_value(value)}" for name, value in values.items()]
         return " ".join([stamp(record.created), record.levelname, message, *shown])
 
 
@@ -59,7 +59,7 @@ def mark_lines(data: bytes) -> bytes:
     return mark + data[:-1].replace(b"\n", b"\n" + mark) + b"\n"
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     shown = text(value)
     if _PLAIN.fullmatch(shown):
         return _escape(shown)

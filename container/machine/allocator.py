@@ -35,7 +35,7 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(_M_TRIM_THRESHOLD, _KEPT) and mallopt(_M_MMAP_THRESHOLD, _LARGEST_PIECE))
 
 
-async def malloc_trim_loop(requests: Callable[[], int]) -> None:
+async def trim_forever(requests: Callable[[], int]) -> None:
     """Give kept memory back when it is time; for ever.
 
     requests: how many came so far.
@@ -43,20 +43,20 @@ async def malloc_trim_loop(requests: Callable[[], int]) -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:
         return
-    lowest = after_last = _resident()
+    lowest = after_last = _read_resident()
     came, looks = requests(), 0
     while True:
         await asyncio.sleep(_LOOK_S)
         looks += 1
-        resident, before, came = _resident(), came, requests()
+        resident, before, came = _read_resident(), came, requests()
         much = resident > after_last + _KEPT
         idle = came == before and resident > lowest + _LITTLE
         if (much or idle) and looks >= _LOOKS_BETWEEN:
             trim(0)
-            looks, after_last = 0, _resident()
+            looks, after_last = 0, _read_resident()
             lowest = min(lowest, after_last)
 
 
-def _resident() -> int:
+def _read_resident() -> int:
     """Resident memory of this process, in bytes."""
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

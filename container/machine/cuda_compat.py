@@ -94,7 +94,7 @@ def judge(choice: CudaCompat, machine: CudaOnMachine) -> Verdict:
     """Whether the libraries are used on this machine. choice: what SERVE_CUDA_COMPAT says."""
     if not machine.gpus:
         return Verdict()
-    facts = _facts(machine)
+    facts = _describe(machine)
     if choice == "off":
         return Verdict("CUDA compatibility libraries are left out: SERVE_CUDA_COMPAT is off", facts)
     if machine.libraries is None:
@@ -107,7 +107,7 @@ def judge(choice: CudaCompat, machine: CudaOnMachine) -> Verdict:
             f"CUDA compatibility libraries are left out: no driver's version is known; {_BY_HAND}"
         )
         return Verdict(message, facts, is_warning=True)
-    return _judge_versions(_branch(machine.driver), machine.libraries, facts)
+    return _judge_versions(_read_branch(machine.driver), machine.libraries, facts)
 
 
 def judge_trial(verdict: Verdict, result: int | str) -> Verdict:
@@ -132,7 +132,7 @@ def _judge_absent(choice: CudaCompat, machine: CudaOnMachine, facts: Mapping[str
     if (
         machine.driver
         and machine.built_for
-        and _branch(machine.driver) < _branch(machine.built_for)
+        and _read_branch(machine.driver) < _read_branch(machine.built_for)
     ):
         message = (
             "the NVIDIA driver is older than the one that this image is built for, and the image "
@@ -144,11 +144,13 @@ def _judge_absent(choice: CudaCompat, machine: CudaOnMachine, facts: Mapping[str
 
 
 def _judge_versions(driver: int, libraries: CompatLibraries, facts: Mapping[str, str]) -> Verdict:
-    if driver >= _branch(libraries.version):  # 1
+    if driver >= _read_branch(libraries.version):  # 1
         return Verdict("CUDA compatibility libraries are not needed", facts)
     if libraries.branches and driver not in libraries.branches:  # 2
         others = [
-            str(branch) for branch in libraries.branches if branch != _branch(libraries.version)
+            str(branch)
+            for branch in libraries.branches
+            if branch != _read_branch(libraries.version)
         ]
         message = (
             f"CUDA compatibility libraries are left out: they do not work with a driver {driver}, "
@@ -159,12 +161,12 @@ def _judge_versions(driver: int, libraries: CompatLibraries, facts: Mapping[str,
     return Verdict(message, facts, folder=libraries.folder, to_try=True)  # 3
 
 
-def _facts(machine: CudaOnMachine) -> dict[str, str]:
+def _describe(machine: CudaOnMachine) -> dict[str, str]:
     facts = {"driver": machine.driver or "unknown"}
     if machine.libraries is not None:
         facts |= {"libraries": machine.libraries.version, "path": str(machine.libraries.folder)}
     return facts
 
 
-def _branch(version: str) -> int:
+def _read_branch(version: str) -> int:
     return int(version.partition(".")[0])

@@ -73,7 +73,7 @@ def look(environment: Mapping[str, str], root: Path) -> CudaOnMachine:
     except OSError:
         proc_text = ""
     driver = read_driver_version(proc_text)
-    libraries = next(_libraries(environment, root), None)
+    libraries = next(_find_libraries(environment, root), None)
     built_for = environment.get("CUDA_DRIVER_VERSION", "")  # NVIDIA's images have it
     return CudaOnMachine(
         gpus, driver, libraries, built_for if re.match(r"\d+\b", built_for) else ""
@@ -85,15 +85,15 @@ def count_gpus(devices: Path = Path("/dev")) -> int:
     return sum(1 for path in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name))
 
 
-def _libraries(environment: Mapping[str, str], root: Path) -> Iterator[CompatLibraries]:
+def _find_libraries(environment: Mapping[str, str], root: Path) -> Iterator[CompatLibraries]:
     for base in dict.fromkeys((environment.get("_CUDA_COMPAT_PATH") or _COMPAT, _COMPAT)):
         for folder in (root / base.lstrip("/") / "lib.real", root / base.lstrip("/")):
-            if version := _version(folder):
-                branches = _branches((folder / _LIBRARY).resolve())
+            if version := _read_version(folder):
+                branches = _read_branches((folder / _LIBRARY).resolve())
                 yield CompatLibraries(folder, version, branches)
 
 
-def _version(folder: Path) -> str:
+def _read_version(folder: Path) -> str:
     """That of the libcuda which programs would load from there; empty where there is none."""
     library = folder / _LIBRARY
     if not library.is_file():  # a link may lead nowhere
@@ -102,7 +102,7 @@ def _version(folder: Path) -> str:
     return next((match[1] for match in map(_VERSIONED.fullmatch, names) if match), "")
 
 
-def _branches(library: Path) -> tuple[int, ...]:
+def _read_branches(library: Path) -> tuple[int, ...]:
     """The drivers that it says it works with (some 50 ms for a file of 70 MB)."""
     if library.stat().st_size == 0:  # mmap refuses an empty file
         return ()

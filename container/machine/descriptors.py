@@ -22,7 +22,7 @@ def raise_limit() -> tuple[int, int]:
     return soft, hard
 
 
-def most_connections() -> int:
+def count_connections_allowed() -> int:
     """How many connections callers may have.
 
     Half of the descriptors: each may need another one to tritonserver.

@@ -12,14 +12,14 @@ _CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
-def machine_limits(cgroup: Path = _CGROUP, *, gpus: int = 0) -> Limits:
+def read_machine_limits(cgroup: Path = _CGROUP, *, gpus: int = 0) -> Limits:
     """The memory of the machine or of the container, whichever is less. gpus: how many it has."""
     limits = Limits()
-    memory = min([limits.memory_bytes, *_cgroup_limits(cgroup)])
+    memory = min([limits.memory_bytes, *_read_cgroup_limits(cgroup)])
     return replace(limits, memory_bytes=memory, gpus=gpus)
 
 
-def _cgroup_limits(cgroup: Path) -> list[int]:
+def _read_cgroup_limits(cgroup: Path) -> list[int]:
     limits = []
     for name in _LIMITS:
         try:

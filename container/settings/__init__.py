@@ -8,10 +8,10 @@ from container.settings.reading import (
     UNITS,
     Settings,
     UnknownVariable,
+    format_settings_table,
     list_changes,
     read_alone,
     read_settings,
-    settings_table,
 )
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "UNITS",
     "Settings",
     "UnknownVariable",
+    "format_settings_table",
     "list_changes",
     "read_alone",
     "read_settings",
-    "settings_table",
 ]

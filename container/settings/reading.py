@@ -89,7 +89,7 @@ def list_changes(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
     ]
 
 
-def settings_table() -> str:
+def format_settings_table() -> str:
     """The table of docs/settings.md, in Markdown, header included."""
     rows = ["| variable | effect | default |", "|---|---|---|"]
     return "\n".join(rows + [_write_row(row) for row in SETTINGS]) + "\n"

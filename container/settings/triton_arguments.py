@@ -72,10 +72,10 @@ _CONFLICTS: Mapping[str, tuple[Callable[[str], bool], str]] = {
 _SECRET = {"http-restricted-api", "grpc-restricted-protocol"}
 
 
-def triton_arguments(raw: str) -> tuple[str, ...]:
+def parse_triton_arguments(raw: str) -> tuple[str, ...]:
     """Words as a shell splits them, none of which keeps the container from its tritonserver."""
     tokens = arguments(raw)
-    for flag, value in _pairs(tokens):
+    for flag, value in _pair_up(tokens):
         goes_well, why = _CONFLICTS[flag]
         if not goes_well(value):
             shown = f"--{flag}" if flag in _SECRET or not value else f"--{flag}={value}"
@@ -83,7 +83,7 @@ def triton_arguments(raw: str) -> tuple[str, ...]:
     return tokens
 
 
-def _pairs(tokens: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _pair_up(tokens: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Flags that may be in conflict, each with its value."""
     for word, following in pairwise((*tokens, "")):
         name, equals, value = word.partition("=")

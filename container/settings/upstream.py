@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from container.settings.triton_arguments import triton_arguments
+from container.settings.triton_arguments import parse_triton_arguments
 from container.settings.values import (
     MIB,
     PortRange,
@@ -192,5 +192,5 @@ class UpstreamSettings:
         default="",
         meaning="appended to tritonserver's command line; shell quoting is respected. What would"
         " keep the container from its tritonserver is refused (`--load-model`, `--http-port`)",
-        parser=triton_arguments,
+        parser=parse_triton_arguments,
     )

@@ -26,25 +26,25 @@ from container.telemetry.emf import write_events
 from container.telemetry.event_queue import Event, EventQueue
 from container.telemetry.log_stream import (
     LogStream,
-    boto3_client,
-    failure_kind,
     is_passing,
     is_refusal,
+    make_boto3_client,
+    name_failure,
 )
 from container.telemetry.series import (
     MeterKey,
     MeterReading,
-    of_families,
-    of_meters,
-    of_triton,
+    read_families,
     read_meter,
+    read_meters,
+    read_triton_page,
 )
 from serve.deadline import within
 from serve.telemetry.exposition import ModelNumbers
 from serve.telemetry.meters import ModelMeter, Reader
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import Sources
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class MetricsPublisher:
         metrics: Metrics,
         sources: Sources,
         *,
-        client: Callable[[], Any] = boto3_client,
+        client: Callable[[], Any] = make_boto3_client,
         interval_s: float = INTERVAL_S,
         backoff_s: Sequence[float] = BACKOFF_S,
         queue: EventQueue | None = None,
@@ -143,7 +143,7 @@ class MetricsPublisher:
         """Once; one at a time. What fails is logged."""
         try:
             reading = await self._read(triton_within_s)
-            await in_daemon_thread(lambda: self._hand_on(reading), "cloudwatch")
+            await run_in_daemon_thread(lambda: self._hand_on(reading), "cloudwatch")
             self._unhanded.clear()
         except Exception as error:  # no thread, or a bug: none may stop serving
             self._report(error)
@@ -194,7 +194,7 @@ class MetricsPublisher:
         own, triton = self._compare(reading)
         series = chain(own.changed, triton.changed)
         texts = write_events(series, self._dimensions, self._namespace, reading.at_ms)
-        events = [Event(reading.at_ms, text) for text in _with_pauses(texts)]
+        events = [Event(reading.at_ms, text) for text in _pause_between(texts)]
         self._drop(self._queue.put(events), _FULL)
         self._own, self._triton, self._restarts = own, triton, reading.restarts
         self._send()
@@ -206,17 +206,17 @@ class MetricsPublisher:
         def goes_on(key: Hashable) -> bool:
             return isinstance(key, MeterKey) and meters.holds(key.meter)
 
-        models = of_meters(reading.meters, reading.numbers)
+        models = read_meters(reading.meters, reading.numbers)
         registries = (self._metrics.events, reading.machine)
-        others = chain.from_iterable(of_families(registry.collect()) for registry in registries)
-        own = subtract(self._own.known, _with_pauses(chain(models, others)), goes_on)
+        others = chain.from_iterable(read_families(registry.collect()) for registry in registries)
+        own = subtract(self._own.known, _pause_between(chain(models, others)), goes_on)
         if not reading.triton:  # between two lives, or busy: its numbers may go on
             return own, Difference([], self._triton.known)
         # A new one counts from 0, however far it has come already.
         known = self._triton.known if reading.restarts == self._restarts else {}
         try:
-            theirs = of_triton(reading.triton, meters.target_of)
-            return own, subtract(known, _with_pauses(theirs))
+            theirs = read_triton_page(reading.triton, meters.target_of)
+            return own, subtract(known, _pause_between(theirs))
         except Exception as error:  # no page of Prometheus': ours is not lost for that
             self._tell("BadPage", f"tritonserver's metrics page cannot be read: {error}")
             return own, Difference([], self._triton.known)
@@ -230,14 +230,14 @@ class MetricsPublisher:
                 self._failures_to_send.clear()
                 break
             except Exception as error:  # the network, the credentials
-                self._failures_to_send.add(failure_kind(error))
+                self._failures_to_send.add(name_failure(error))
                 self._report(error)
                 if pause_s is None or not is_passing(error) or self._stopping.wait(pause_s):
                     break
 
     def _send_calls(self) -> None:
-        stream = self._destination()
-        while call := self._queue.next_call():
+        stream = self._open_stream()
+        while call := self._queue.take_call():
             try:
                 refused = stream.put(call)
             except Exception as error:
@@ -249,7 +249,7 @@ class MetricsPublisher:
             self._sent.inc(len(call) - refused)
             self._drop(refused, _REFUSED)
 
-    def _destination(self) -> LogStream:
+    def _open_stream(self) -> LogStream:
         if self._log_stream is None:
             self._log_stream = LogStream(self._make_client(), self._group, self._stream)
         return self._log_stream
@@ -262,7 +262,7 @@ class MetricsPublisher:
             self._tell(f"dropped: {reason}", f"{count} events were dropped")
 
     def _report(self, error: Exception) -> None:
-        self._tell(failure_kind(error), str(error))
+        self._tell(name_failure(error), str(error))
 
     def _tell(self, kind: str, reason: str) -> None:
         if kind not in self._known_failures:
@@ -270,7 +270,7 @@ class MetricsPublisher:
             log.warning("metrics were not published", extra={"failure": kind, "reason": reason})
 
 
-def _with_pauses(things: Iterator[Any]) -> Iterator[Any]:
+def _pause_between(things: Iterator[Any]) -> Iterator[Any]:
     """The same; now and then whoever waits for the interpreter's lock gets it."""
     for number, thing in enumerate(things, 1):
         if number % _EVENTS_AT_ONCE == 0:

@@ -38,23 +38,23 @@ def subtract(
             changed.append(each)
             continue
         now[each.key] = each.value
-        more = _more(known.get(each.key), each.value)
+        more = _measure_increase(known.get(each.key), each.value)
         if more.count if isinstance(more, Distribution) else more:
             changed.append(replace(each, value=more))
     now |= {key: value for key, value in known.items() if key not in now and keeps(key)}
     return Difference(changed, now)
 
 
-def _more(before: Value | None, now: Value) -> Value:
+def _measure_increase(before: Value | None, now: Value) -> Value:
     """Who has less than before has begun anew: all of it is more."""
     if isinstance(now, Distribution):
-        return _more_of(before, now) if isinstance(before, Distribution) else now
+        return _subtract_counts(before, now) if isinstance(before, Distribution) else now
     if before is None or isinstance(before, Distribution) or now < before:
         return now
     return now - before
 
 
-def _more_of(before: Distribution, now: Distribution) -> Distribution:
+def _subtract_counts(before: Distribution, now: Distribution) -> Distribution:
     if before.bounds != now.bounds:
         return now
     counts = tuple(new - old for old, new in zip(before.counts, now.counts, strict=True))

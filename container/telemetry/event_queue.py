@@ -56,7 +56,7 @@ class EventQueue:
                 dropped += 1
         return dropped
 
-    def next_call(self) -> list[Event]:
+    def take_call(self) -> list[Event]:
         """What the next call sends, in the order that it wants; it stays here until `take`."""
         call: list[Event] = []
         size = 0

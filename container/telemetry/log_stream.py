@@ -36,7 +36,7 @@ class LogStream:
             logStreamName=self._stream,
             logEvents=[{"timestamp": event.at_ms, "message": event.text} for event in events],
         )
-        return _refused(answer.get("rejectedLogEventsInfo") or {}, len(events))
+        return _count_refused(answer.get("rejectedLogEventsInfo") or {}, len(events))
 
     def _create(self) -> None:
         there = self._client.exceptions.ResourceAlreadyExistsException
@@ -53,7 +53,7 @@ class LogStream:
                 continue
 
 
-def boto3_client() -> Any:
+def make_boto3_client() -> Any:
     """CloudWatch Logs by the container's role and region. It tries once: who calls tries again."""
     import boto3
     from botocore.config import Config
@@ -68,22 +68,22 @@ def boto3_client() -> Any:
     return client
 
 
-def failure_kind(error: Exception) -> str:
+def name_failure(error: Exception) -> str:
     """What makes two failures the same one: AWS's code if there is one, else the type."""
-    return str(_response(error).get("Error", {}).get("Code") or type(error).__name__)
+    return str(_read_response(error).get("Error", {}).get("Code") or type(error).__name__)
 
 
 def is_passing(error: Exception) -> bool:
     """Whether another try may go well: want of the network, or of AWS's own."""
-    response = _response(error)
+    response = _read_response(error)
     if not response or response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
         return True
-    return any(word in failure_kind(error).lower() for word in _PASSING)
+    return any(word in name_failure(error).lower() for word in _PASSING)
 
 
 def is_refusal(error: Exception) -> bool:
     """Whether it is these events that CloudWatch does not take, now or ever."""
-    return failure_kind(error) in ("InvalidParameterException", "InvalidParameterValue")
+    return name_failure(error) in ("InvalidParameterException", "InvalidParameterValue")
 
 
 def _add_format(params: Any, **_: Any) -> None:
@@ -91,12 +91,12 @@ def _add_format(params: Any, **_: Any) -> None:
     params["headers"][name] = value
 
 
-def _response(error: Exception) -> Any:
+def _read_response(error: Exception) -> Any:
     response = getattr(error, "response", None)
     return response if isinstance(response, dict) else {}
 
 
-def _refused(info: dict[str, int], count: int) -> int:
+def _count_refused(info: dict[str, int], count: int) -> int:
     """Of events in order of time: the first so many are too old, the last from one on too new.
 
     By the API's reference an end is exclusive, a start inclusive.

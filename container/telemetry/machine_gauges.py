@@ -17,7 +17,7 @@ from serve.resources.free import (
     OWN_DESCRIPTORS,
     SHARED_MEMORY,
     Kernel,
-    free_amounts,
+    measure_free,
 )
 
 
@@ -75,7 +75,7 @@ class MachineGauges:
 
     def _look(self) -> None:
         self._loaded.set(self._models_loaded())
-        free = free_amounts(self._kernel, None)
+        free = measure_free(self._kernel, None)
         for gauge, values in (
             (self._memory, MEMORY),
             (self._shared_memory, SHARED_MEMORY),

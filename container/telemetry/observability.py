@@ -30,7 +30,7 @@ from serve.telemetry.exposition import ModelNumbers
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import MetricsPage, Sources
 from serve.telemetry.telemetry import Telemetry
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 from serve.triton.client import TritonClient
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Observability:
         self._sources = Sources(
             numbers=self._model_numbers,
             machine=self._machine,
-            triton=lambda: in_daemon_thread(lambda: fetch_page(ports.metrics), "metrics"),
+            triton=lambda: run_in_daemon_thread(lambda: fetch_page(ports.metrics), "metrics"),
         )
         self._publisher: MetricsPublisher | None = None
         if self._metrics is not None and settings.publish_metrics:
@@ -138,7 +138,7 @@ class Observability:
     async def _machine(self) -> CollectorRegistry:
         with contextlib.suppress(asyncio.TimeoutError):  # a page is worth more than a version
             await within(self._triton.control.learn_version(), _LEARN_S)
-        await in_daemon_thread(self._gauges.refresh, "metrics")
+        await run_in_daemon_thread(self._gauges.refresh, "metrics")
         return self._gauges.registry
 
     def _versions(self) -> Mapping[str, str]:

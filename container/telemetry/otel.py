@@ -25,16 +25,16 @@ from opentelemetry.util.types import AttributeValue
 
 from container import __version__
 from serve.telemetry.load_record import LoadRecord
-from serve.telemetry.record import InvocationRecord, inference_id, target_model
+from serve.telemetry.record import InvocationRecord, read_inference_id, target_model
 from serve.telemetry.trace_context import (
     TRACEPARENT,
     TRACESTATE,
     read_context,
-    without_context,
+    remove_context,
     write_traceparent,
 )
 from serve.telemetry.tracing import Headers
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 
 _log = logging.getLogger(__name__)
 SERVICE = "merlin-sagemaker"
@@ -55,7 +55,9 @@ def make_tracer(endpoint: str) -> OtelTracer | None:
     try:
         ids = _Ids()
         # Neither the global provider, which FastAPI would make spans for, nor an end of its own.
-        provider = TracerProvider(resource=_resource(), id_generator=ids, shutdown_on_exit=False)
+        provider = TracerProvider(
+            resource=_make_resource(), id_generator=ids, shutdown_on_exit=False
+        )
         exporter = OTLPSpanExporter(endpoint)
         provider.add_span_processor(BatchSpanProcessor(exporter))
     except Exception as error:  # a variable that it cannot read, no thread to be had
@@ -85,16 +87,16 @@ class OtelTracer:
         shift_ns = _shift_ns()
         span = self._tracer.start_span(
             "invocation",
-            _parent(headers),
+            _read_parent(headers),
             SpanKind.SERVER,
-            start_time=_ns(record.began) + shift_ns,
+            start_time=_to_ns(record.began) + shift_ns,
         )
         if not record.target_model:
             record.target_model = target_model(headers)
         context = span.get_span_context()
         begun = _Begun(span, self._ids.generate_span_id(), shift_ns)
         record.trace, record.trace_id = begun, f"{context.trace_id:032x}"
-        onward = without_context(headers)
+        onward = remove_context(headers)
         if context.trace_flags & _SAMPLED:  # tritonserver traces whatever bears a context
             parent = write_traceparent(context.trace_id, begun.triton_id, context.trace_flags)
             onward.append((TRACEPARENT, parent))
@@ -116,27 +118,27 @@ class OtelTracer:
             "target_model": record.target_model,
             "result": record.result,
         }
-        span = self._start("load", None, _ns(record.began) + shift_ns, attributes)
+        span = self._start("load", None, _to_ns(record.began) + shift_ns, attributes)
         spans: dict[str, Span] = {}
         for stage in sorted(record.stages, key=lambda stage: stage.began):
             above = spans.get("publish", span) if stage.name == "tables" else span
-            began_ns = _ns(stage.began) + shift_ns
+            began_ns = _to_ns(stage.began) + shift_ns
             spans[stage.name] = self._start(stage.name, above, began_ns)
         for stage in record.stages:
-            spans[stage.name].end(_ns(stage.began + stage.seconds) + shift_ns)
+            spans[stage.name].end(_to_ns(stage.began + stage.seconds) + shift_ns)
         _note_error(span, record.sentence)
-        span.end(_ns(record.began + record.seconds) + shift_ns)
+        span.end(_to_ns(record.began + record.seconds) + shift_ns)
 
     def told(self, name: str, model_name: str, began: float, sentence: str, **facts: str) -> None:
         """One span, which ends now."""
         attributes = {"model_name": model_name, **facts}
-        span = self._start(name, None, _ns(began) + _shift_ns(), attributes)
+        span = self._start(name, None, _to_ns(began) + _shift_ns(), attributes)
         _note_error(span, sentence)
         span.end(time.time_ns())
 
     async def close(self, most_s: float) -> None:
         """Send what is left, for most_s seconds; a receiver that is slower loses it."""
-        sending = asyncio.ensure_future(in_daemon_thread(self._provider.shutdown, "traces"))
+        sending = asyncio.ensure_future(run_in_daemon_thread(self._provider.shutdown, "traces"))
         done, _ = await asyncio.wait({sending}, timeout=most_s)
         if not done:
             _log.warning("the last spans could not be sent in %g s", most_s)
@@ -146,17 +148,17 @@ class OtelTracer:
 
     def _tell_invocation(self, record: InvocationRecord, begun: _Begun) -> None:
         span, failed = begun.span, record.status >= 500 or (record.status < 400 and record.sentence)
-        for name, began, seconds in _parts(record):
+        for name, began, seconds in _split_duration(record):
             kind = SpanKind.INTERNAL
             if name == "tritonserver":
                 self._ids.next_span, kind = begun.triton_id, SpanKind.CLIENT
-            child = self._start(name, span, _ns(began) + begun.shift_ns, {}, kind)
+            child = self._start(name, span, _to_ns(began) + begun.shift_ns, {}, kind)
             if kind is SpanKind.CLIENT and failed:
                 child.set_status(StatusCode.ERROR)
-            child.end(_ns(began + seconds) + begun.shift_ns)
-        span.set_attributes(_attributes(record))
+            child.end(_to_ns(began + seconds) + begun.shift_ns)
+        span.set_attributes(_make_attributes(record))
         _note_error(span, record.sentence, failed=bool(failed))
-        span.end(_ns(record.began + record.seconds) + begun.shift_ns)
+        span.end(_to_ns(record.began + record.seconds) + begun.shift_ns)
 
     def _start(
         self,
@@ -172,7 +174,7 @@ class OtelTracer:
         )
 
 
-def _parts(record: InvocationRecord) -> Iterator[tuple[str, float, float]]:
+def _split_duration(record: InvocationRecord) -> Iterator[tuple[str, float, float]]:
     """(name, began, seconds) of what an invocation was made of, as far as it came.
 
     The record has one number for the translation of both request and answer; what of it does not
@@ -228,7 +230,7 @@ def _hear_once(theirs: logging.Logger) -> None:
     theirs.propagate = False
 
 
-def _resource() -> Resource:
+def _make_resource() -> Resource:
     """The environment's, with our name and version where it has none."""
     resource = Resource({SERVICE_VERSION: __version__}).merge(Resource.create())
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
@@ -236,7 +238,7 @@ def _resource() -> Resource:
     return resource
 
 
-def _parent(headers: Headers) -> Context:
+def _read_parent(headers: Headers) -> Context:
     caller = read_context(headers)
     if caller is None:
         return Context()
@@ -246,7 +248,7 @@ def _parent(headers: Headers) -> Context:
     return trace.set_span_in_context(trace.NonRecordingSpan(span_context), Context())
 
 
-def _attributes(record: InvocationRecord) -> dict[str, AttributeValue]:
+def _make_attributes(record: InvocationRecord) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {
         "model_name": record.model_name,
         "target_model": record.target_model,
@@ -256,7 +258,7 @@ def _attributes(record: InvocationRecord) -> dict[str, AttributeValue]:
         "http.request.body.size": record.request_bytes,
         "http.response.body.size": record.answer_bytes,
     }
-    if request_id := inference_id(record.headers):
+    if request_id := read_inference_id(record.headers):
         attributes["inference_id"] = request_id
     if record.status >= 500:
         attributes["error.type"] = str(record.status)
@@ -272,7 +274,7 @@ def _note_error(span: Span, sentence: str, *, failed: bool = True) -> None:
             span.set_status(StatusCode.ERROR, sentence)
 
 
-def _ns(seconds: float) -> int:
+def _to_ns(seconds: float) -> int:
     return int(seconds * _NS)
 
 

@@ -22,7 +22,7 @@ from serve.telemetry.exposition import (
     ModelNumbers,
 )
 from serve.telemetry.meters import BUCKETS_S, PARTS, ModelMeter
-from serve.telemetry.triton_page import model_labels, trusted_lines
+from serve.telemetry.triton_page import model_labels, pick_trusted_lines
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 #: Lines of tritonserver's page that are read at once: about two milliseconds.
@@ -92,7 +92,7 @@ def read_meter(meter: ModelMeter) -> MeterReading:
     )
 
 
-def of_meters(readings: Iterable[MeterReading], numbers: ModelNumbers) -> Iterator[Series]:
+def read_meters(readings: Iterable[MeterReading], numbers: ModelNumbers) -> Iterator[Series]:
     """The models' families, as the page has them. Their keys are MeterKeys."""
     for reading in readings:
         meter, target = reading.meter, {"target_model": reading.target_model}
@@ -118,23 +118,23 @@ def of_meters(readings: Iterable[MeterReading], numbers: ModelNumbers) -> Iterat
                 yield Series(MeterKey(meter, family.name), family.name, GAUGE, model, value)
 
 
-def of_families(families: Iterable[Any]) -> Iterator[Series]:
+def read_families(families: Iterable[Any]) -> Iterator[Series]:
     """Those of prometheus_client's families, of a registry or of a page that it has read."""
     for family in families:
         if family.type == HISTOGRAM:
-            yield from _histograms(family)
+            yield from _read_histograms(family)
             continue
         for sample in family.samples:
             kind = COUNTER if _is_counted(family.type, sample) else GAUGE
             labels = dict(sample.labels)
-            yield Series(_key(sample.name, labels), sample.name, kind, labels, sample.value)
+            yield Series(_make_key(sample.name, labels), sample.name, kind, labels, sample.value)
 
 
-def of_triton(page: str, target_of: Callable[[str], str]) -> Iterator[Series]:
+def read_triton_page(page: str, target_of: Callable[[str], str]) -> Iterator[Series]:
     """Those of tritonserver's page. target_of: the archive's name for a model's name."""
-    for part in _parts(page):
+    for part in _split_page(page):
         declared = _DECLARED.findall(part)
-        for series in of_families(text_string_to_metric_families(part)):
+        for series in read_families(text_string_to_metric_families(part)):
             labels = dict(series.labels)
             labels.pop("namespace", None)  # where its model lies: a directory of ours
             if "model" in labels:
@@ -146,11 +146,11 @@ def of_triton(page: str, target_of: Callable[[str], str]) -> Iterator[Series]:
             yield Series(series.key, name, series.kind, labels, series.value)
 
 
-def _parts(page: str) -> Iterator[str]:
+def _split_page(page: str) -> Iterator[str]:
     """Pages of a few lines each, which the library reads without a break. Histograms stay whole."""
     part: list[str] = []
     declaration = ""
-    for line in trusted_lines(page):
+    for line in pick_trusted_lines(page):
         if line.startswith("# TYPE "):
             declaration = line
         elif len(part) >= _LINES_AT_ONCE and declaration.endswith((" counter\n", " gauge\n")):
@@ -165,19 +165,19 @@ def _is_counted(kind: str, sample: Any) -> bool:
     return kind == COUNTER or (kind == "summary" and sample.name.endswith(("_count", "_sum")))
 
 
-def _key(name: str, labels: Mapping[str, str]) -> str:
+def _make_key(name: str, labels: Mapping[str, str]) -> str:
     """Text, of which the garbage collector need not look through tens of thousands."""
     return "\0".join((name, *(f"{label}={value}" for label, value in sorted(labels.items()))))
 
 
-def _histograms(family: Any) -> Iterator[Series]:
+def _read_histograms(family: Any) -> Iterator[Series]:
     """A histogram for each set of labels but `le`; one without its last bucket is left out."""
     buckets: dict[str, dict[float, float]] = {}
     sums: dict[str, float] = {}
     labels_of: dict[str, dict[str, str]] = {}
     for sample in family.samples:
         labels = {name: value for name, value in sample.labels.items() if name != "le"}
-        key = _key(family.name, labels)
+        key = _make_key(family.name, labels)
         labels_of[key] = labels
         if sample.name.endswith("_bucket"):
             buckets.setdefault(key, {})[float(sample.labels["le"])] = sample.value

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import uvloop
 
-from container.model_environment import seen_by_models
+from container.model_environment import show_to_models
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
-from container.traces_endpoint import traces_endpoint
+from container.traces_endpoint import find_traces_endpoint
 from container.tritonserver.runtime import (
     CLIENT_SHM,
     GRPC_RESTRICTED,
@@ -120,10 +120,10 @@ def build_command(
         *_logging(settings),
         *_gpu_limits(settings.model_load_gpu_limit, gpu_count),
         *(_restrictions(settings, runtime, access) if access else ()),
-        *_traces(settings, runtime, traces_endpoint(environment)),
+        *_traces(settings, runtime, find_traces_endpoint(environment)),
         *settings.additional_args,
     )
-    seen = seen_by_models(environment, settings.model_environment)
+    seen = show_to_models(environment, settings.model_environment)
     hidden = (access.control, access.inference) if access else ()
     child = _environment(runtime, seen)
     _lead(child, "LD_LIBRARY_PATH", cuda_compat)

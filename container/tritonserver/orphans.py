@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 from serve.triton.stubs import Descendant, find_dead_children
 
 #: Whoever starts a process here waits for it, and asks for it well within this time, in seconds.
@@ -22,7 +22,7 @@ async def bury_orphans(look_s: float = _LOOK_S) -> None:
     known: frozenset[Descendant] = frozenset()
     while True:
         await asyncio.sleep(look_s)
-        dead = await in_daemon_thread(find_dead_children, "orphans")
+        dead = await run_in_daemon_thread(find_dead_children, "orphans")
         _bury(dead & known)
         known = dead
 

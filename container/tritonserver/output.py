@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable
 
 from container.logs import Lane, LogFormat, Sink
-from container.logs.json_lines import json_line
+from container.logs.json_lines import format_json_line
 from container.logs.text_lines import is_plain, mark_lines
 from container.tritonserver.log_lines import FindModel, TritonLines
 from container.tritonserver.start_output import StartOutput
@@ -206,5 +206,7 @@ def _as_json(lines: Iterable[bytes], reader: TritonLines) -> Iterable[bytes]:
         line = reader.read(raw.decode(errors="backslashreplace").rstrip("\r"))
         if line is not None:
             others = [("model", line.model)] if line.model else []
-            text = json_line(now, line.level, line.source, line.message, others, logger=line.logger)
+            text = format_json_line(
+                now, line.level, line.source, line.message, others, logger=line.logger
+            )
             yield f"{text}\n".encode()

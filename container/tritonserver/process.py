@@ -37,7 +37,7 @@ from container.tritonserver.command import TritonCommand
 from container.tritonserver.hidden_arguments import hide_arguments
 from container.tritonserver.output import TritonOutput
 from serve.deadline import Deadline, within
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class _Child:
     async def wait(self) -> int:
         """Its exit status, negative for a signal."""
         try:
-            return await in_daemon_thread(self._process.wait, "tritonserver")
+            return await run_in_daemon_thread(self._process.wait, "tritonserver")
         except RuntimeError:  # there is no thread to be had
             while (status := self._process.poll()) is None:  # noqa: ASYNC110 (it has no event)
                 await asyncio.sleep(POLL_INTERVAL_S)

@@ -24,7 +24,7 @@ from pathlib import Path
 from container.errors import RuntimeNotFound, RuntimeUnusable
 from container.machine.die_with_parent import die_with_parent
 from container.settings import Settings
-from container.traces_endpoint import traces_endpoint
+from container.traces_endpoint import find_traces_endpoint
 from container.tritonserver.backends import list_backends
 from container.tritonserver.stub import (
     STUB,
@@ -208,7 +208,7 @@ def find_runtime(
         configured_apart=apart,
         restricts=restricting_flags(executable),
         knows=_known(executable, root),
-        traces=traces_endpoint(environment) is not None and _contains(executable, TRACEPARENT),
+        traces=find_traces_endpoint(environment) is not None and _contains(executable, TRACEPARENT),
         version=read_version(root),
         python_based=python_based,
     )

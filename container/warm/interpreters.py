@@ -109,13 +109,13 @@ class WarmInterpreters:
         listening = self._listening[library.name]
         while True:
             if not at_once:
-                await _until_asked(listening)
+                await _wait_until_readable(listening)
             at_once = False
             began = time.monotonic()
             try:
                 process, imported = self._start(library, surroundings, listening)
             except OSError as error:
-                log.error("no interpreter can be started: %s", error, extra=_facts(library))
+                log.error("no interpreter can be started: %s", error, extra=_describe(library))
             else:
                 self.starts[library.name] += 1
                 telling = asyncio.ensure_future(_tell_when_ready(library, imported, began))
@@ -127,7 +127,7 @@ class WarmInterpreters:
                 self._processes.pop(library.name)  # its number may be another one's soon
                 log.warning(
                     "an interpreter died; the next model starts it again",
-                    extra={**_facts(library), "status": process.returncode},
+                    extra={**_describe(library), "status": process.returncode},
                 )
             await asyncio.sleep(max(0.0, began + _REST_S - time.monotonic()))
 
@@ -168,7 +168,7 @@ class WarmInterpreters:
         return process, imported
 
 
-async def _until_asked(listening: socket.socket | int) -> None:
+async def _wait_until_readable(listening: socket.socket | int) -> None:
     """Until somebody has connected, who is left where he is, or written."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(listening, readable.set)
@@ -181,14 +181,14 @@ async def _until_asked(listening: socket.socket | int) -> None:
 async def _tell_when_ready(library: Library, imported: int, began: float) -> None:
     """Log that the interpreter has imported its library, or that there is none; closes `said`."""
     try:
-        await _until_asked(imported)
+        await _wait_until_readable(imported)
         report = os.read(imported, _SAID)
     finally:
         os.close(imported)
     if not report:
         return  # it died
     lacking: dict[str, str] = json.loads(report)
-    facts: dict[str, object] = {**_facts(library), "seconds": round(time.monotonic() - began, 3)}
+    facts: dict[str, object] = {**_describe(library), "seconds": round(time.monotonic() - began, 3)}
     if lacking:
         facts["lacking"] = "; ".join(f"{module}: {why}" for module, why in lacking.items())
     if library.is_lacking(lacking):
@@ -197,5 +197,5 @@ async def _tell_when_ready(library: Library, imported: int, began: float) -> Non
         log.info("interpreter started", extra=facts)
 
 
-def _facts(library: Library) -> dict[str, object]:
+def _describe(library: Library) -> dict[str, object]:
     return {"library": library.name}

@@ -16,7 +16,7 @@ _PROGRAMS = {
 }
 
 
-def predictors(stand_ins: Iterable[str]) -> Mapping[str, Predictor]:
+def find_predictors(stand_ins: Iterable[str]) -> Mapping[str, Predictor]:
     """stand_ins: the backends that ours play; what NVIDIA's play is no business of a child's."""
     return {
         name: Predictor(_PROGRAMS[name][0], _BACKENDS / name / _PROGRAMS[name][1])

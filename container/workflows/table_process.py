@@ -50,7 +50,7 @@ class TableProcesses:
         if not tables:
             return []
         process = subprocess.Popen(
-            [*die_with_parent(), sys.executable, *_options(), "-m", "workflows.tables"],
+            [*die_with_parent(), sys.executable, *_make_options(), "-m", "workflows.tables"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -102,7 +102,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _options() -> tuple[str, ...]:
+def _make_options() -> tuple[str, ...]:
     """Python's own. Where our interpreter heeds no PYTHONPATH, this one does not either: Merlin's
     images name a pyarrow there from before CVE-2023-47248 was mended. (-I would hide its code.)
     """

@@ -73,8 +73,8 @@ class Checked(NamedTuple):
 
     strings: (start, end, elements) of each binary tensor of strings, start and end counted from the
     first byte behind the text: for check_strings. with_doubles: all inputs, where JSON has FP64 in
-    it: for exact_doubles; else none. written: the request with its FP64 as binary tensors, JSON
-    first, where that is done already: of one that is plain and short.
+    it: for read_exact_doubles; else none. written: the request with its FP64 as binary tensors,
+    JSON first, where that is done already: of one that is plain and short.
     """
 
     strings: tuple[tuple[int, int, int], ...] = ()

@@ -38,7 +38,7 @@ from serve.invoke.headers import (
     response_headers,
     with_tensors,
 )
-from serve.invoke.json.exact_doubles import exact_doubles
+from serve.invoke.json.exact_doubles import read_exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
 from serve.invoke.mistakes import find_mistake, refused_by_step
 from serve.invoke.request import Request, hold_tensors, let_go
@@ -476,7 +476,7 @@ async def _with_exact_doubles(
     """The request with its FP64 as binary tensors; as it is where tritonserver will refuse it."""
     body = [*checked.written]
     try:
-        body = body or await stepwise(exact_doubles(text, checked.with_doubles, tensors))
+        body = body or await stepwise(read_exact_doubles(text, checked.with_doubles, tensors))
     except NotTaken:
         return asked
     if len(body) == 1:

@@ -20,8 +20,8 @@ from typing import TypeVar
 from serve.errors import CallerError
 from serve.invoke.envelope import LONGEST_JSON
 from serve.invoke.headers import HEADER_LENGTH, takes_json_only, with_tensors
-from serve.invoke.json.binary_request import BinaryRequest, binary_request
-from serve.invoke.json.json_response import json_answer
+from serve.invoke.json.binary_request import BinaryRequest, make_binary_request
+from serve.invoke.json.json_response import write_json_answer
 from serve.invoke.json.tensor_json import NotTaken, Steps
 from serve.invoke.pace import Pace
 from serve.limit import UNCOUNTED
@@ -265,7 +265,7 @@ async def stepwise(steps: Steps[_T]) -> _T:
 
 def _read_request(body: Sequence[bytes], answer_is_large: bool) -> Steps[BinaryRequest]:
     text = yield from _join(body)
-    return (yield from binary_request(text, answer_is_large))
+    return (yield from make_binary_request(text, answer_is_large))
 
 
 def _write_answer(
@@ -276,7 +276,9 @@ def _write_answer(
 ) -> Steps[tuple[list[bytes], int | None]]:
     whole = yield from _join(body)
     body.clear()
-    return (yield from json_answer(whole, head_size, request.in_json, written, request.wanted))
+    return (
+        yield from write_json_answer(whole, head_size, request.in_json, written, request.wanted)
+    )
 
 
 def _join(pieces: Collection[bytes]) -> Steps[bytes]:

@@ -34,12 +34,12 @@ from serve.resources.free import (
     Amounts,
     Kernel,
     Resource,
-    free_amounts,
     gpu_memory,
+    measure_free,
 )
 from serve.resources.gpus import GpuMemory, Gpus
 from serve.resources.ledger import Entry, Lack, Ledger
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class View:
 def take_view(settings: AdmissionSettings, at: float, gpus: Mapping[int, GpuMemory]) -> View:
     """Blocking, some ms. Free last: what is taken between the two is counted twice then."""
     census = settings.take_census(settings.serving_repository, settings.kernel)
-    return View(at, free_amounts(settings.kernel, census.pid), census, gpus)
+    return View(at, measure_free(settings.kernel, census.pid), census, gpus)
 
 
 class Room:
@@ -159,7 +159,7 @@ class Admission:
             return Room(self, None, None)
         try:
             gpus = self._settings.gpus
-            demand = await in_daemon_thread(lambda: measure_demand(plan, gpus), "demand")
+            demand = await run_in_daemon_thread(lambda: measure_demand(plan, gpus), "demand")
             view = await self._look()
             patience = self._clock() + self._settings.patience_s
             while self._should_wait(demand, view) and self._clock() < patience:
@@ -291,7 +291,7 @@ class Admission:
         at = self._clock()
         gpus = await self._gpus.memory() if self._gpus is not None else {}
         self._unused_gpus = self._unused_gpus or gpus
-        return await in_daemon_thread(lambda: take_view(self._settings, at, gpus), "resources")
+        return await run_in_daemon_thread(lambda: take_view(self._settings, at, gpus), "resources")
 
     def _follow_registry(self, census: Census) -> None:
         """Forget models that are gone; see which will be loaded again and which have grown."""

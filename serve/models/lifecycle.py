@@ -53,7 +53,7 @@ from serve.models.registry import Model, Registry, State
 from serve.models.waiting_room import UNORDERED
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.telemetry import Telemetry
-from serve.threads import InThread, NoThread, in_daemon_thread
+from serve.threads import InThread, NoThread, run_in_daemon_thread
 from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting, Processes
 
@@ -107,7 +107,7 @@ class LifecycleSettings:
     root_setting: str = ""
     names: SettingNames = field(default_factory=SettingNames)
     thread_s: float = 5.0
-    in_thread: InThread = in_daemon_thread
+    in_thread: InThread = run_in_daemon_thread
     tools: ArchiveTools = field(default_factory=ArchiveTools)
 
 

@@ -29,7 +29,7 @@ from serve.errors import (
 from serve.models.health import Health
 from serve.models.registry import Model, Registry, State
 from serve.telemetry.telemetry import Telemetry
-from serve.threads import NoThread, in_daemon_thread
+from serve.threads import NoThread, run_in_daemon_thread
 from serve.triton.hosting import Hosting, Processes
 from serve.triton.suspects import LoadWork, Standing
 
@@ -238,7 +238,9 @@ class Revival:
             )
         except ServeError as error:
             _log.error("a failed reload could not be undone: %s", error, extra=_facts(model))
-        await in_daemon_thread(lambda: retract(model.serving, self._serving_repository), "retract")
+        await run_in_daemon_thread(
+            lambda: retract(model.serving, self._serving_repository), "retract"
+        )
         self._registry.forget(model)
 
 

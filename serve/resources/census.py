@@ -81,35 +81,37 @@ def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = N
     """Blocking: 4 ms for a hundred stubs. parent: of tritonserver; this process."""
     proc = str(kernel.proc)  # joining Paths would be half of the time
     children: dict[int, list[_Process]] = {}
-    for process in _processes(proc):
+    for process in _list_processes(proc):
         children.setdefault(process.parent, []).append(process)
-    server = _server(proc, children.get(parent or os.getpid(), ()), serving_repository)
+    server = _find_server(proc, children.get(parent or os.getpid(), ()), serving_repository)
     if server is None:
         return Census()
     models: dict[str, Held] = {}
     pids: dict[str, tuple[int, ...]] = {}
     used = set()
     for stub in children.get(server.pid, ()):
-        arguments = _arguments(proc, stub.pid)
-        name = _model_of(arguments, f"{serving_repository}/")
+        arguments = _read_arguments(proc, stub.pid)
+        name = _name_model(arguments, f"{serving_repository}/")
         if name:
-            region = _region_name(arguments)
+            region = _read_region_name(arguments)
             used.add(region)
-            family = _family(stub, children)
-            held = _sum_held(proc, family, _size(kernel, region))
+            family = _find_family(stub, children)
+            held = _sum_held(proc, family, _measure_region(kernel, region))
             models[name] = models.get(name, Held()) + held
             pids[name] = (*pids.get(name, ()), *(process.pid for process in family))
-    for process, inherited in _forked(proc, children, parent or os.getpid(), server.pid):
-        name = _forked_for(_arguments(proc, process.pid), f"{serving_repository}/")
+    for process, inherited in _find_forked(proc, children, parent or os.getpid(), server.pid):
+        name = _name_forked_model(_read_arguments(proc, process.pid), f"{serving_repository}/")
         if name:
-            family = _family(process, children)
+            family = _find_family(process, children)
             models[name] = models.get(name, Held()) + _sum_forked(proc, family, inherited)
             pids[name] = (*pids.get(name, ()), *(member.pid for member in family))
-    abandoned = sum(_size(kernel, name) for name in _regions(proc, server, kernel) - used)
+    abandoned = sum(
+        _measure_region(kernel, name) for name in _measure_regions(proc, server, kernel) - used
+    )
     return Census(models, _own(proc, server), server.pid, abandoned, pids)
 
 
-def _processes(proc: str) -> Iterator[_Process]:
+def _list_processes(proc: str) -> Iterator[_Process]:
     for name in os.listdir(proc):
         if name.isdigit():
             fields = _read(f"{proc}/{name}/stat").rpartition(b")")[2].split()
@@ -117,14 +119,14 @@ def _processes(proc: str) -> Iterator[_Process]:
                 yield _Process(int(name), int(fields[_PARENT]), int(fields[_THREADS]))
 
 
-def _server(
+def _find_server(
     proc: str, ours: list[_Process] | tuple[()], serving_repository: Path
 ) -> _Process | None:
     argument = f"--model-repository={serving_repository}"
-    return next((child for child in ours if argument in _arguments(proc, child.pid)), None)
+    return next((child for child in ours if argument in _read_arguments(proc, child.pid)), None)
 
 
-def _family(stub: _Process, children: Mapping[int, list[_Process]]) -> list[_Process]:
+def _find_family(stub: _Process, children: Mapping[int, list[_Process]]) -> list[_Process]:
     """The stub and all below it."""
     family = [stub]
     for process in family:  # which grows meanwhile
@@ -140,7 +142,7 @@ def _sum_held(proc: str, family: Iterable[_Process], region: int) -> Held:
     return held
 
 
-def _forked(
+def _find_forked(
     proc: str, children: Mapping[int, list[_Process]], us: int, server: int
 ) -> Iterator[tuple[_Process, int]]:
     """What may be forked processes, and the bytes that each shared at first.
@@ -182,15 +184,15 @@ def _own(proc: str, process: _Process, *, with_shared: bool = False) -> Held:
     return Held(memory, max(memory, rows.get(b"VmHWM", 0) - files), tasks=process.tasks)
 
 
-def _region_name(arguments: tuple[str, ...]) -> str:
+def _read_region_name(arguments: tuple[str, ...]) -> str:
     """The stub's region: its second argument (python_backend, pb_stub); empty for none."""
     name = arguments[2].strip("/") if len(arguments) > 2 else ""
     return "" if "/" in name or name.startswith(".") else name
 
 
-def _regions(proc: str, server: _Process, kernel: Kernel) -> set[str]:
+def _measure_regions(proc: str, server: _Process, kernel: Kernel) -> set[str]:
     """Names of all that tritonserver has made for stubs; its command says how they begin."""
-    arguments = _arguments(proc, server.pid)
+    arguments = _read_arguments(proc, server.pid)
     prefix = next((word.partition(_PREFIX)[2] for word in arguments if _PREFIX in word), "")
     try:
         names = os.listdir(kernel.shared_memory) if prefix else []
@@ -199,7 +201,7 @@ def _regions(proc: str, server: _Process, kernel: Kernel) -> set[str]:
     return {name for name in names if name.startswith(prefix)}
 
 
-def _size(kernel: Kernel, region: str) -> int:
+def _measure_region(kernel: Kernel, region: str) -> int:
     """Its bytes; 0 where there is none."""
     if not region:
         return 0
@@ -209,23 +211,23 @@ def _size(kernel: Kernel, region: str) -> int:
         return 0
 
 
-def _model_of(arguments: tuple[str, ...], repository: str) -> str:
+def _name_model(arguments: tuple[str, ...], repository: str) -> str:
     """The directory in the repository that the stub's model lies in; empty for another process."""
-    return _directory(arguments, repository) if arguments[0].endswith(_STUB) else ""
+    return _name_directory(arguments, repository) if arguments[0].endswith(_STUB) else ""
 
 
-def _forked_for(arguments: tuple[str, ...], repository: str) -> str:
+def _name_forked_model(arguments: tuple[str, ...], repository: str) -> str:
     """The same of a forked process, which says the folder of the model's version."""
-    return _directory(arguments, repository) if arguments[0] == FORKED else ""
+    return _name_directory(arguments, repository) if arguments[0] == FORKED else ""
 
 
-def _directory(arguments: tuple[str, ...], repository: str) -> str:
+def _name_directory(arguments: tuple[str, ...], repository: str) -> str:
     if len(arguments) < 2 or not arguments[1].startswith(repository):
         return ""
     return arguments[1][len(repository) :].partition("/")[0]
 
 
-def _arguments(proc: str, pid: int) -> tuple[str, ...]:
+def _read_arguments(proc: str, pid: int) -> tuple[str, ...]:
     return tuple(_read(f"{proc}/{pid}/cmdline").decode(errors="replace").split("\0"))
 
 

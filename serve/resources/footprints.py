@@ -203,9 +203,9 @@ class Footprints:
         if before is not None:
             now = _Archive(
                 _settled(before.load, held),
-                _fallen(before.service, service),
-                _fallen(before.in_server, in_server),
-                before.gpus if taken.gpus is None else _fallen_all(before.gpus, taken.gpus),
+                _decay(before.service, service),
+                _decay(before.in_server, in_server),
+                before.gpus if taken.gpus is None else _decay_all(before.gpus, taken.gpus),
             )
         _put(self._archives, demand.identity, now, _ARCHIVES)
         for model in demand.models:
@@ -240,7 +240,7 @@ class Footprints:
             count = sum(it.instances for it in alone if it.kind == model.kind)
             held = Held(peak=max(0, taken.in_server or 0) // max(1, count))
         else:
-            held = _each(held, max(1, held.processes))
+            held = _divide(held, max(1, held.processes))
         payload = model.payload_bytes + held.region
         beside = replace(held, memory=0, peak=max(0, held.peak - payload))
         samples = self._kinds.get(model.kind) or deque(maxlen=_SAMPLES)
@@ -250,7 +250,7 @@ class Footprints:
     def _guess(self, model: ModelDemand) -> Held:
         each = self._of_kind(model.kind)
         memory = each.peak + model.payload_bytes + each.region
-        return _times(replace(each, memory=memory, peak=memory), model.instances)
+        return _multiply(replace(each, memory=memory, peak=memory), model.instances)
 
     def _of_kind(self, kind: str) -> Held:
         """One instance of it, without its weights and its region."""
@@ -311,26 +311,26 @@ def _put(table: OrderedDict[str, _T], key: str, value: _T, most: int) -> None:
         table.popitem(last=False)
 
 
-def _fallen(before: int, now: int) -> int:
+def _decay(before: int, now: int) -> int:
     return max(now, (before + now) // 2)
 
 
-def _fallen_all(before: Mapping[int, int] | None, now: Mapping[int, int]) -> dict[int, int]:
+def _decay_all(before: Mapping[int, int] | None, now: Mapping[int, int]) -> dict[int, int]:
     before = before or {}
-    return {gpu: _fallen(before.get(gpu, 0), now.get(gpu, 0)) for gpu in {*before, *now}}
+    return {gpu: _decay(before.get(gpu, 0), now.get(gpu, 0)) for gpu in {*before, *now}}
 
 
 def _settled(before: Held, now: Held) -> Held:
-    return replace(now, peak=_fallen(before.peak, now.peak))
+    return replace(now, peak=_decay(before.peak, now.peak))
 
 
 def _sum(held: Iterable[Held]) -> Held:
     return sum(held, Held())
 
 
-def _each(held: Held, count: int) -> Held:
+def _divide(held: Held, count: int) -> Held:
     return Held(*(value // count for value in vars(held).values()))
 
 
-def _times(held: Held, count: int) -> Held:
+def _multiply(held: Held, count: int) -> Held:
     return Held(*(value * count for value in vars(held).values()))

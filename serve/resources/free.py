@@ -61,19 +61,21 @@ class Kernel:
     statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
 
 
-def free_amounts(kernel: Kernel, tritonserver: int | None) -> dict[Resource, int]:
+def measure_free(kernel: Kernel, tritonserver: int | None) -> dict[Resource, int]:
     """What is free now; bytes, or numbers of things. tritonserver: its process id, if it runs."""
     amounts: dict[Resource, int | None] = {
-        MEMORY: _known(available_memory, kernel),
-        SHARED_MEMORY: _known(_shared_memory, kernel),
-        TASKS: _known(_tasks, kernel),
-        OWN_DESCRIPTORS: _known(_descriptors, kernel, "self"),
-        DESCRIPTORS: _known(_descriptors, kernel, str(tritonserver)) if tritonserver else None,
+        MEMORY: _read_known(read_available_memory, kernel),
+        SHARED_MEMORY: _read_known(_read_shared_memory, kernel),
+        TASKS: _read_known(_count_free_tasks, kernel),
+        OWN_DESCRIPTORS: _read_known(_count_free_descriptors, kernel, "self"),
+        DESCRIPTORS: _read_known(_count_free_descriptors, kernel, str(tritonserver))
+        if tritonserver
+        else None,
     }
     return {resource: amount for resource, amount in amounts.items() if amount is not None}
 
 
-def _known(read: Callable[..., int | None], *arguments: object) -> int | None:
+def _read_known(read: Callable[..., int | None], *arguments: object) -> int | None:
     try:
         return read(*arguments)
     except (OSError, ValueError, KeyError, IndexError):
@@ -83,17 +85,17 @@ def _known(read: Callable[..., int | None], *arguments: object) -> int | None:
 # -- memory
 
 
-def available_memory(kernel: Kernel = Kernel()) -> int:  # frozen
+def read_available_memory(kernel: Kernel = Kernel()) -> int:  # frozen
     """Bytes that a new process could use: the least of the machine's and the groups' limits."""
-    limits: list[int | None] = [_machine(kernel.proc / "meminfo")]
-    for v2, group in _groups(kernel, "memory"):
+    limits: list[int | None] = [_read_machine(kernel.proc / "meminfo")]
+    for v2, group in _find_groups(kernel, "memory"):
         names = _V2 if v2 else _V1
-        limits.append(_known(_room_in_group, group, names))
+        limits.append(_read_known(_read_group_headroom, group, names))
     return min(limit for limit in limits if limit is not None)
 
 
-def _machine(meminfo: Path) -> int:
-    return int(_table(meminfo)["MemAvailable:"]) * 1024
+def _read_machine(meminfo: Path) -> int:
+    return int(_read_table(meminfo)["MemAvailable:"]) * 1024
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ _V1 = _Names(
 )
 
 
-def _room_in_group(group: Path, names: _Names) -> int | None:
+def _read_group_headroom(group: Path, names: _Names) -> int | None:
     """The limit less what is used and cannot be given back (Documentation/cgroup-v2).
 
     Files that processes have mapped could be given back, too, and would be read again at once:
@@ -128,7 +130,7 @@ def _room_in_group(group: Path, names: _Names) -> int | None:
     if limit == "max":
         return None
     used = int((group / names.usage).read_text())
-    stat = _table(group / "memory.stat")
+    stat = _read_table(group / "memory.stat")
     inactive, active, mapped = (
         int(stat.get(name, "0")) for name in (names.inactive, names.active, names.mapped)
     )
@@ -138,40 +140,40 @@ def _room_in_group(group: Path, names: _Names) -> int | None:
 # -- shared memory, processes, descriptors
 
 
-def _shared_memory(kernel: Kernel) -> int | None:
+def _read_shared_memory(kernel: Kernel) -> int | None:
     filesystem = kernel.statvfs(kernel.shared_memory)
     return (
         filesystem.f_bavail * filesystem.f_frsize if filesystem.f_blocks else None
     )  # 0: without a limit
 
 
-def _tasks(kernel: Kernel) -> int | None:
-    limits = [_known(_tasks_of_machine, kernel), _known(_tasks_of_user, kernel)]
-    limits += [_known(_tasks_of_group, group) for _, group in _groups(kernel, "pids")]
+def _count_free_tasks(kernel: Kernel) -> int | None:
+    limits = [_read_known(_count_machine_tasks, kernel), _read_known(_count_user_tasks, kernel)]
+    limits += [_read_known(_count_group_tasks, group) for _, group in _find_groups(kernel, "pids")]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _tasks_of_machine(kernel: Kernel) -> int:
+def _count_machine_tasks(kernel: Kernel) -> int:
     """proc(5): the fourth field of loadavg ends with how many there are."""
     there = int((kernel.proc / "loadavg").read_text().split()[3].partition("/")[2])
     limits = (kernel.proc / "sys/kernel" / name for name in ("pid_max", "threads-max"))
     return min(int(limit.read_text()) for limit in limits) - there
 
 
-def _tasks_of_group(group: Path) -> int | None:
+def _count_group_tasks(group: Path) -> int | None:
     limit = (group / "pids.max").read_text().strip()
     return None if limit == "max" else int(limit) - int((group / "pids.current").read_text())
 
 
-def _tasks_of_user(kernel: Kernel) -> int | None:
+def _count_user_tasks(kernel: Kernel) -> int | None:
     """RLIMIT_NPROC counts the user's threads wherever they run; it does not bind root."""
     limit, user = resource.getrlimit(resource.RLIMIT_NPROC)[0], os.getuid()
     if limit == resource.RLIM_INFINITY or user == 0:
         return None
-    return limit - sum(_threads_of(entry, user) for entry in kernel.proc.glob("[0-9]*"))
+    return limit - sum(_count_threads(entry, user) for entry in kernel.proc.glob("[0-9]*"))
 
 
-def _threads_of(process: Path, user: int) -> int:
+def _count_threads(process: Path, user: int) -> int:
     try:
         if process.stat().st_uid != user:
             return 0
@@ -180,7 +182,7 @@ def _threads_of(process: Path, user: int) -> int:
         return 0
 
 
-def _descriptors(kernel: Kernel, process: str) -> int | None:
+def _count_free_descriptors(kernel: Kernel, process: str) -> int | None:
     rows = (kernel.proc / process / "limits").read_text().splitlines()
     row = next(row for row in rows if row.startswith("Max open files"))
     soft = row.split()[3]
@@ -192,15 +194,15 @@ def _descriptors(kernel: Kernel, process: str) -> int | None:
 # -- the kernel's files
 
 
-def _groups(kernel: Kernel, controller: str) -> Iterator[tuple[bool, Path]]:
+def _find_groups(kernel: Kernel, controller: str) -> Iterator[tuple[bool, Path]]:
     """(whether of version 2, directory) of our control groups, ours first."""
-    for v2, mount, path in _mounts(kernel, controller):
+    for v2, mount, path in _find_mounts(kernel, controller):
         parts = [part for part in path.split("/") if part not in ("", "..")][:_MAX_GROUPS]
         for depth in range(len(parts), -1, -1):
             yield v2, mount.joinpath(*parts[:depth])
 
 
-def _mounts(kernel: Kernel, controller: str) -> Iterator[tuple[bool, Path, str]]:
+def _find_mounts(kernel: Kernel, controller: str) -> Iterator[tuple[bool, Path, str]]:
     """cgroups(7): lines of `number:controllers:path`; version 2 has number 0 and no controllers.
 
     Where our own group is not told, the mounts' tops are what is looked at.
@@ -216,7 +218,7 @@ def _mounts(kernel: Kernel, controller: str) -> Iterator[tuple[bool, Path, str]]
     yield False, kernel.cgroup / controller, ours
 
 
-def _table(path: Path) -> Mapping[str, str]:
+def _read_table(path: Path) -> Mapping[str, str]:
     """A kernel file of lines `key value ...`."""
     rows = (line.split() for line in path.read_text().splitlines())
     return {row[0]: row[1] for row in rows if len(row) > 1}

@@ -15,7 +15,7 @@ from pathlib import Path
 from ensemble_tools import parse_published
 from serve.resources.census import Census, take_census
 from serve.resources.free import Kernel
-from serve.threads import InThread, in_daemon_thread
+from serve.threads import InThread, run_in_daemon_thread
 
 #: From the end of one round to the next, in seconds, and of that time the share that is spent.
 _ROUND_S, _SHARE = 10.0, 0.02
@@ -31,7 +31,7 @@ class ModelMemory:
         serving_repository: Path,
         kernel: Kernel | None = None,
         round_s: float = _ROUND_S,
-        in_thread: InThread = in_daemon_thread,
+        in_thread: InThread = run_in_daemon_thread,
     ) -> None:
         self._serving_repository, self._kernel = serving_repository, kernel or Kernel()
         self._round_s, self._in_thread = round_s, in_thread
@@ -70,10 +70,10 @@ class ModelMemory:
         return take_census(self._serving_repository, self._kernel)
 
     def _sum(self, pids: tuple[int, ...]) -> int:
-        return sum(proportional_memory(self._kernel, pid) for pid in pids)
+        return sum(measure_proportional_memory(self._kernel, pid) for pid in pids)
 
 
-def proportional_memory(kernel: Kernel, pid: int) -> int:
+def measure_proportional_memory(kernel: Kernel, pid: int) -> int:
     """One process's bytes, what it shares in equal parts (proc_pid_smaps(5)); 0 if it has ended."""
     try:
         rows = (kernel.proc / str(pid) / "smaps_rollup").read_bytes().splitlines()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from serve.errors import Overloaded
-from serve.telemetry.record import CALLER_LEFT, InvocationRecord, inference_id, target_model
+from serve.telemetry.record import CALLER_LEFT, InvocationRecord, read_inference_id, target_model
 
 #: off; errors: those that were not answered well; slow: these, and what took long; all.
 AccessLogMode = Literal["off", "errors", "slow", "all"]
@@ -43,12 +43,14 @@ class AccessLog:
         level = logging.ERROR if record.status >= 500 or broke_off else logging.INFO
         if _log.isEnabledFor(level):
             # Not _log.log: where it stands in the code is looked up for each line, and never shown.
-            values = dict(_fields(record, slow))
-            line = _log.makeRecord(_log.name, level, "", 0, _words(record), (), None, extra=values)
+            values = dict(_read_fields(record, slow))
+            line = _log.makeRecord(
+                _log.name, level, "", 0, _format_words(record), (), None, extra=values
+            )
             _log.handle(line)
 
 
-def _words(record: InvocationRecord) -> str:
+def _format_words(record: InvocationRecord) -> str:
     """What happened; the field `sentence` says why."""
     if record.status == CALLER_LEFT:
         return "the caller left"
@@ -57,22 +59,22 @@ def _words(record: InvocationRecord) -> str:
     return "request refused"
 
 
-def _fields(record: InvocationRecord, slow: bool) -> Iterator[tuple[str, object]]:
+def _read_fields(record: InvocationRecord, slow: bool) -> Iterator[tuple[str, object]]:
     """Names and values; texts that are empty are left out, and what is not slow says nothing."""
     yield "model_name", record.model_name
     if target := record.target_model or target_model(record.headers):
         yield "target_model", target[:LONGEST_WORD]
     yield "status", record.status
-    yield "ms", _ms(record.seconds)
-    yield "waiting_ms", _ms(record.waiting_s)
-    yield "translating_ms", _ms(record.translating_s)
-    yield "triton_ms", _ms(record.triton_s)
+    yield "ms", _to_ms(record.seconds)
+    yield "waiting_ms", _to_ms(record.waiting_s)
+    yield "translating_ms", _to_ms(record.translating_s)
+    yield "triton_ms", _to_ms(record.triton_s)
     yield "request_bytes", record.request_bytes
     yield "answer_bytes", record.answer_bytes
     yield "cold", record.cold
     if slow:
         yield "slow", True
-    if request_id := inference_id(record.headers):
+    if request_id := read_inference_id(record.headers):
         yield "inference_id", request_id[:LONGEST_WORD]
     if record.trace_id:
         yield "trace_id", record.trace_id
@@ -80,5 +82,5 @@ def _fields(record: InvocationRecord, slow: bool) -> Iterator[tuple[str, object]
         yield "sentence", record.sentence[:LONGEST_SENTENCE]
 
 
-def _ms(seconds: float) -> float:
+def _to_ms(seconds: float) -> float:
     return round(seconds * 1000, 3)

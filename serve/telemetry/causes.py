@@ -53,7 +53,7 @@ _WORDS = (
 )
 
 
-def cause_of(error: BaseException) -> str:
+def find_cause(error: BaseException) -> str:
     """One of CAUSES. An error that is not of the tree is the container's own."""
     if isinstance(error, ResourceExhausted):
         sentence = str(error).casefold()

@@ -100,7 +100,7 @@ def write_models(
     timed: all meters of the archives that are shown, where these are more than meters: histograms
     are by archive, and fall when one of its models leaves the sum.
     """
-    labels = {meter.model_name: _labels(meter) for meter in meters}
+    labels = {meter.model_name: _format_labels(meter) for meter in meters}
     yield INVOCATIONS.head
     for some in _parts(meters):
         yield "".join(
@@ -109,7 +109,7 @@ def write_models(
             for code, count in sorted(meter.codes.items())
         ).encode()
     yield SECONDS.head
-    for targets in _parts(list(_by_target(meters if timed is None else timed).items())):
+    for targets in _parts(list(_group_by_target(meters if timed is None else timed).items())):
         yield "".join(_write_histograms(target, some) for target, some in targets).encode()
     for family, values in (
         (REQUEST_BYTES, {meter.model_name: meter.request_bytes for meter in meters}),
@@ -131,12 +131,12 @@ def escape(value: str) -> str:
     return value.translate(_ESCAPES)
 
 
-def _labels(meter: ModelMeter) -> str:
+def _format_labels(meter: ModelMeter) -> str:
     target, name = escape(meter.target_model), escape(meter.model_name)
     return f'target_model="{target}",model_name="{name}"'
 
 
-def _by_target(meters: Iterable[ModelMeter]) -> Mapping[str, list[ModelMeter]]:
+def _group_by_target(meters: Iterable[ModelMeter]) -> Mapping[str, list[ModelMeter]]:
     """A target that several models are of has their sum: a series stands once on a page."""
     of_target: dict[str, list[ModelMeter]] = {}
     for meter in meters:

@@ -13,7 +13,7 @@ from serve.errors import (
     ServeError,
 )
 from serve.telemetry.access_log import AccessLog
-from serve.telemetry.causes import cause_of
+from serve.telemetry.causes import find_cause
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.record import CALLER_LEFT, InvocationRecord
@@ -66,7 +66,7 @@ class Telemetry:
                 is_loaded = not isinstance(error, ModelNotLoaded)
                 (meters.of(record.model_name) if is_loaded else meters.unknown).invoked(record)
                 if status != CALLER_LEFT:
-                    self.metrics.refused(cause_of(error))
+                    self.metrics.refused(find_cause(error))
         if self.tracer is not None:
             self.tracer.invoked(record)
         if self.access_log is not None:
@@ -75,7 +75,7 @@ class Telemetry:
     def refused(self, error: ServeError) -> None:
         """Something was refused that is no invocation yet: a connection, a head."""
         if self.metrics is not None:
-            self.metrics.refused(cause_of(error))
+            self.metrics.refused(find_cause(error))
 
     # -- models
 
@@ -87,7 +87,7 @@ class Telemetry:
         if self.metrics is not None:
             self.metrics.loaded(record)
             if error is not None:
-                self.metrics.refused(cause_of(error))
+                self.metrics.refused(find_cause(error))
         if self.tracer is not None:
             self.tracer.loaded(record)
 

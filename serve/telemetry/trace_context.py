@@ -65,7 +65,7 @@ def read_context(headers: _Headers) -> TraceContext | None:
     return _parse(match[1], b"") if match else None
 
 
-def without_context(headers: _Headers) -> list[tuple[bytes, bytes]]:
+def remove_context(headers: _Headers) -> list[tuple[bytes, bytes]]:
     """The headers without the caller's context, which is not that of what is sent on."""
     return [header for header in headers if header[0] not in (TRACEPARENT, TRACESTATE)]
 

@@ -42,12 +42,12 @@ def rename_models(page: str, targets: Mapping[str, str]) -> Iterator[bytes]:
     longer than the model.
     """
     known: dict[str, str | None] = {}
-    lines = trusted_lines(page)
+    lines = pick_trusted_lines(page)
     while some := list(islice(lines, _AT_ONCE)):
         yield "".join(_rename(line, targets, known) for line in some).encode()
 
 
-def trusted_lines(page: str) -> Iterator[str]:
+def pick_trusted_lines(page: str) -> Iterator[str]:
     """The lines of families that stand there once, each family's own; bounded for models' families.
 
     tritonserver's own families come first on its page. Whatever comes under such a name behind
@@ -94,7 +94,7 @@ def _rename(line: str, targets: Mapping[str, str], known: dict[str, str | None])
         return line
     name, _, tail = rest.partition('"')
     if name not in known:
-        known[name] = _labels(name, targets)
+        known[name] = _read_labels(name, targets)
     labels = known[name]
     if labels is None:
         return ""
@@ -103,7 +103,7 @@ def _rename(line: str, targets: Mapping[str, str], known: dict[str, str | None])
     return head + labels + tail
 
 
-def _labels(triton_name: str, targets: Mapping[str, str]) -> str | None:
+def _read_labels(triton_name: str, targets: Mapping[str, str]) -> str | None:
     if "\\" in triton_name:
         return None
     labels = model_labels(triton_name, lambda name: targets.get(name, ""))

@@ -21,7 +21,7 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from serve.threads import InThread, in_daemon_thread
+from serve.threads import InThread, run_in_daemon_thread
 from serve.triton.access import TritonAccess
 from serve.triton.connection import Answer, AnswerLate, ConnectionFailed, Grown, Headers
 from serve.triton.control import ModelControl, connect_to_control
@@ -78,7 +78,7 @@ class TritonClient:
         *,
         http: TritonHttp | None = None,
         connect: Callable[[str], triton_grpc.InferenceServerClient] = connect_to_control,
-        in_thread: InThread = in_daemon_thread,
+        in_thread: InThread = run_in_daemon_thread,
         models_side: Callable[[], ModelsSide] = ModelsSide,
         memory: float = math.inf,
     ) -> None:

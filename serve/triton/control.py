@@ -18,7 +18,7 @@ from ensemble_tools import ServingPlan
 from ensemble_tools.serving.needed_modules import find_needed
 from serve.deadline import Deadline, within
 from serve.errors import ModelUnusable, ResourceExhausted, TritonUnavailable
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 from serve.triton.exhaustion import means_exhaustion
 from serve.triton.load_errors import ModelsSide, describe_load_error, lacking_module
 from serve.triton.messages import load_failure_reason, without_regions
@@ -294,7 +294,7 @@ class ModelControl:
 
 async def _find_needed(plan: ServingPlan, module: str) -> str:
     """Who of the plan needs a module that a load lacked; in a thread, since files are read."""
-    return await in_daemon_thread(lambda: find_needed(plan, module), "needed") if module else ""
+    return await run_in_daemon_thread(lambda: find_needed(plan, module), "needed") if module else ""
 
 
 def _ensembles(plan: ServingPlan) -> set[str]:

@@ -21,7 +21,7 @@ from ensemble_tools import ServingPlan
 from serve.deadline import Deadline
 from serve.errors import ResourceExhausted, ServeError, TritonError, TritonUnavailable
 from serve.resources.shortages import Denials, denials
-from serve.threads import InThread, in_daemon_thread
+from serve.threads import InThread, run_in_daemon_thread
 from serve.triton.client import TritonClient
 from serve.triton.loading import DENIED_S, LOOK_S, Loading
 from serve.triton.stubs import (
@@ -72,7 +72,7 @@ class HostingSettings:
     patience: Patience = PATIENCE
     find_stubs: Callable[[Path, Collection[str]], frozenset[Stub]] = find_stubs
     end_stubs: Callable[[Processes, Patience], Awaitable[None]] = end_stubs
-    in_thread: InThread = in_daemon_thread
+    in_thread: InThread = run_in_daemon_thread
 
 
 class Hosting:

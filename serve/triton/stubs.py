@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from serve.deadline import Deadline
 from serve.resources.census import FORKED
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 
 _PROCESSES = Path("/proc")
 _STUB = "triton_python_backend_stub"
@@ -183,7 +183,7 @@ async def end_stubs(ending: Collection[Stub | Descendant], patience: Patience = 
             _log.error("stubs do not end: %s", sorted(stub.pid for stub in immortal))
     if descendants:
         try:
-            await in_daemon_thread(lambda: _end_descendants(descendants, patience), "stubs")
+            await run_in_daemon_thread(lambda: _end_descendants(descendants, patience), "stubs")
         except RuntimeError:  # no thread is to be had: these may have them all
             _kill_descendants(descendants)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from ensemble_tools import ServingPlan
 from serve.deadline import Deadline, within
 from serve.errors import ServeError, TritonTimeout
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 from serve.triton.control import LOST_UNLOAD_S, ModelControl
 from serve.triton.loading import Loading
 from serve.triton.stubs import Stub, find_stubs, has_threads, kill_stubs
@@ -158,7 +158,7 @@ class Unloading:
                 watched -= dead
 
     async def _find_stubs(self, triton_names: Collection[str]) -> frozenset[Stub]:
-        return await in_daemon_thread(
+        return await run_in_daemon_thread(
             lambda: find_stubs(self._serving_repository, triton_names), "stubs"
         )
 
@@ -195,7 +195,7 @@ class Unloading:
             found = find_stubs(self._serving_repository, triton_names)
             return frozenset(stub for stub in found if has_threads(stub))
 
-        return await in_daemon_thread(look, "stubs")
+        return await run_in_daemon_thread(look, "stubs")
 
     # -- a tritonserver that stands still
 

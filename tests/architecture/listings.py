@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.quoted import quote
 from bench.results import read_results
-from container.settings import settings_table
+from container.settings import format_settings_table
 from container.telemetry.cloudwatch import make_counters
 from container.telemetry.machine_gauges import MachineGauges
 from container.telemetry.outside import OutsideCounts
@@ -65,7 +65,7 @@ def _collected(registry: CollectorRegistry) -> Iterator[tuple[str, str, tuple[st
 
 
 LISTINGS = {
-    ROOT / "docs/settings.md": lambda: settings_table().strip(),
+    ROOT / "docs/settings.md": lambda: format_settings_table().strip(),
     ROOT / "docs/metrics.md": metrics,
     ROOT / "docs/decisions/README.md": decisions,
     ROOT / "docs/aws-calls.md": aws_calls,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from container.settings import UNITS, settings_table
+from container.settings import UNITS, format_settings_table
 from tests.architecture.listings import (
     LISTINGS,
     ROOT,
@@ -161,13 +161,13 @@ def _make_targets() -> frozenset[str]:
 def test_settings_table_is_the_codes() -> None:
     """Every setting stands in its page with the code's own effect and default."""
     page = (ROOT / "docs/settings.md").read_text()
-    assert settings_table().strip() in page
+    assert format_settings_table().strip() in page
     assert UNITS in page
 
 
 def test_settings_of_the_pages_exist() -> None:
     """No page names a variable of ours that the container does not read."""
-    known = set(re.findall(r"`((?:SERVE|SAGEMAKER)_[A-Z_]+)`", settings_table()))
+    known = set(re.findall(r"`((?:SERVE|SAGEMAKER)_[A-Z_]+)`", format_settings_table()))
     for page in PAGES:
         named = set(re.findall(r"\b(?:SERVE|SAGEMAKER_TRITON)_[A-Z_]+[A-Z]\b", page.read_text()))
         assert named <= known, relative(page)

@@ -69,7 +69,7 @@ class BinaryRequest:
     in_json: frozenset[str] | None
 
 
-def binary_request(text: bytes, answer_is_large: bool = False) -> Steps[BinaryRequest]:
+def make_binary_request(text: bytes, answer_is_large: bool = False) -> Steps[BinaryRequest]:
     """Take the data out of a request; raises NotTaken.
 
     answer_is_large: it is worth it for the answer alone.
@@ -78,7 +78,7 @@ def binary_request(text: bytes, answer_is_large: bool = False) -> Steps[BinaryRe
         # tritonserver is faster at many short lists, but not at writing a long one.
         if not answer_is_large:
             raise NotTaken
-        return BinaryRequest(_asking_for_binary(text), [], None)
+        return BinaryRequest(_ask_whole_for_binary(text), [], None)
     lists = yield from _lists(text)
     envelope = _envelope(text, lists)
     inputs = envelope.get("inputs")
@@ -114,7 +114,7 @@ def _has_many(text: bytes, keys: int) -> Steps[bool]:
     return False
 
 
-def _asking_for_binary(text: bytes) -> bytes:
+def _ask_whole_for_binary(text: bytes) -> bytes:
     """The same text with one parameter in front; NotTaken where that may not be the same request.
 
     Without a backslash no key is written in another way, and none stands inside a string.

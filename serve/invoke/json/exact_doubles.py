@@ -37,7 +37,7 @@ class GivenInput(NamedTuple):
         return self.datatype == "FP64" and self.place is not None and self.elements > 0
 
 
-def exact_doubles(
+def read_exact_doubles(
     text: bytes, inputs: Sequence[GivenInput], tensors: Sequence[bytes]
 ) -> Steps[list[bytes]]:
     """The request's JSON without FP64, and all of its binary tensors.
@@ -50,7 +50,7 @@ def exact_doubles(
     body: list[Any] = [b""]
     for each, tensor in zip(envelope["inputs"], inputs, strict=True):
         if tensor.place is None:
-            body += _taken(behind, tensor.binary_size)
+            body += _take(behind, tensor.binary_size)
         elif not tensor.is_moved:
             each["data"] = orjson.Fragment(text[slice(*tensor.place)])
         else:
@@ -88,7 +88,7 @@ def _read_envelope(text: bytes, inputs: Sequence[GivenInput]) -> dict[str, Any]:
     return envelope
 
 
-def _taken(behind: deque[memoryview], size: int) -> Iterator[memoryview]:
+def _take(behind: deque[memoryview], size: int) -> Iterator[memoryview]:
     """So many bytes from the front."""
     while size:
         piece = behind.popleft()

@@ -13,7 +13,7 @@ from serve.errors import CallerError, InvocationFailed
 from serve.invoke.json.tensor_json import DATA_TYPES, Steps, write_data
 
 
-def json_answer(
+def write_json_answer(
     body: bytes,
     head_size: int | None,
     in_json: frozenset[str] | None,
@@ -32,17 +32,17 @@ def json_answer(
         # Names and labels are a model's own, and need not be UTF-8.
         head = json.loads(body[:size].decode("utf-8", "surrogateescape"))
         outputs = head.pop("outputs")
-        pieces = [_dumped(head)[:-1], b',"outputs":[' if head else b'"outputs":[']
+        pieces = [_dump(head)[:-1], b',"outputs":[' if head else b'"outputs":[']
         binary: list[memoryview] = []
         for number, (output, tensor) in enumerate(
-            _chosen(outputs, memoryview(body)[size:], wanted)
+            _choose(outputs, memoryview(body)[size:], wanted)
         ):
             if number:
                 pieces.append(b",")
             if tensor is not None and (in_json is None or output["name"] in in_json):
-                pieces += yield from _with_data(output, tensor, written)
+                pieces += yield from _put_data(output, tensor, written)
                 continue
-            pieces.append(_dumped(output))
+            pieces.append(_dump(output))
             if tensor is not None:
                 binary.append(tensor)
         pieces.append(b"]}")
@@ -53,7 +53,7 @@ def json_answer(
     return [*pieces, *map(bytes, binary)], sum(map(len, pieces))
 
 
-def _chosen(
+def _choose(
     outputs: list[dict[str, Any]], tensors: memoryview, wanted: tuple[str, ...] | None
 ) -> list[tuple[dict[str, Any], memoryview | None]]:
     """Outputs with their tensors; None for one that is JSON already."""
@@ -71,7 +71,7 @@ def _chosen(
     return [named[name] for name in wanted]
 
 
-def _with_data(
+def _put_data(
     output: dict[str, Any], tensor: memoryview, written: Callable[[int], object] | None
 ) -> Steps[list[bytes]]:
     datatype, shape = output["datatype"], output["shape"]
@@ -88,9 +88,9 @@ def _with_data(
     if rest:
         described["parameters"] = rest
     data = yield from write_data(tensor, datatype, count, written)
-    return [_dumped(described)[:-1], b',"data":', *data, b"}"]
+    return [_dump(described)[:-1], b',"data":', *data, b"}"]
 
 
-def _dumped(value: Any) -> bytes:
+def _dump(value: Any) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogateescape")

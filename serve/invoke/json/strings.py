@@ -34,13 +34,13 @@ def read_plain(chunk: bytes) -> tuple[bytes, int] | None:
         return None
     starts: _Array = quotes[0::2] + 1
     ends: _Array = quotes[1::2]
-    if not _separated(text, starts, ends) or not _is_utf8(chunk):
+    if not _split_strings(text, starts, ends) or not _is_utf8(chunk):
         return None
     lengths = ends - starts
     if len(text) > _LONG * len(lengths):
         places = zip(starts.tolist(), ends.tolist(), strict=True)
         strings = [chunk[start:end] for start, end in places]
-        return b"".join(_with_lengths(strings)), len(strings)
+        return b"".join(_put_lengths(strings)), len(strings)
     data: _Array = np.empty(int(lengths.sum()) + _HEAD * len(lengths), np.uint8)
     heads = np.cumsum(lengths + _HEAD) - lengths - _HEAD
     is_text: _Array = np.ones(len(data), np.bool_)
@@ -89,13 +89,13 @@ def write_plain(window: bytes, *, last: bool) -> tuple[bytes, int, int] | None:
     return written, used, len(heads)
 
 
-def _with_lengths(strings: list[bytes]) -> Iterator[bytes]:
+def _put_lengths(strings: list[bytes]) -> Iterator[bytes]:
     for string in strings:
         yield len(string).to_bytes(_HEAD, "little")
         yield string
 
 
-def _separated(text: _Array, starts: _Array, ends: _Array) -> bool:
+def _split_strings(text: _Array, starts: _Array, ends: _Array) -> bool:
     """Whether between all strings there is a comma, and the same space or none behind it."""
     commas: _Array = ends[:-1] + 1
     gaps = starts[1:] - 1 - commas

@@ -163,7 +163,7 @@ def _cut_chunks(
         if strings and opened == 0 and inside.startswith(b"["):  # 3
             opened = 1
         elif not strings:  # 4
-            opened += _depth(chunk)
+            opened += _measure_depth(chunk)
         if cut == end:  # 5
             yield b"[" * before + chunk
             return
@@ -173,7 +173,7 @@ def _cut_chunks(
         start = cut + 1
 
 
-def _depth(chunk: bytes) -> int:
+def _measure_depth(chunk: bytes) -> int:
     """How many more lists it opens than it closes."""
     if b"[" not in chunk and b"]" not in chunk:
         return 0
@@ -233,17 +233,17 @@ def _read_doubles(chunk: bytes) -> _Array:
     """
     for word, python in _CONSTANTS:
         chunk = chunk.replace(word, python)
-    values = [*_leaves(json.loads(chunk, parse_int=_read_integer, parse_float=_read_double))]
+    values = [*_find_leaves(json.loads(chunk, parse_int=_read_integer, parse_float=_read_double))]
     if {*map(type, values)} - {float}:
         raise NotTaken
     doubles: _Array = np.array(values, dtype="f8")
     return doubles
 
 
-def _leaves(values: list[Any]) -> Iterator[Any]:
+def _find_leaves(values: list[Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, list):
-            yield from _leaves(value)
+            yield from _find_leaves(value)
         else:
             yield value
 

@@ -6,7 +6,7 @@ import pytest
 
 from container import limits
 from container.limits import SETTING_NAMES, largest_body
-from container.settings import SETTINGS, read_settings, settings_table
+from container.settings import SETTINGS, format_settings_table, read_settings
 from container.settings.values import MIB
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from serve.errors import BodyTooLarge
@@ -62,5 +62,5 @@ def test_names_are_settings() -> None:
 def test_messages_name_settings_that_there_are() -> None:
     """What the archive's messages send people to is a setting, and commands say the same."""
     named = (SETTING_NAMES.rewrite, SETTING_NAMES.auto_complete, SETTING_NAMES.pickles)
-    assert [name for name in named if f"`{name}`" not in settings_table()] == []
+    assert [name for name in named if f"`{name}`" not in format_settings_table()] == []
     assert SETTING_NAMES == CONTAINERS_NAMES

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from container.traces_endpoint import shown, traces_endpoint
+from container.traces_endpoint import find_traces_endpoint, hide_secrets
 
 BASE, TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
@@ -27,7 +27,7 @@ BASE, TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOIN
     ],
 )
 def test_the_endpoint(environment: dict[str, str], endpoint: str | None) -> None:
-    assert traces_endpoint(environment) == endpoint
+    assert find_traces_endpoint(environment) == endpoint
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_endpoint(environment: dict[str, str], endpoint: str | None) -> None
     ],
 )
 def test_what_the_log_says_of_it_holds_no_secret(endpoint: str, words: str) -> None:
-    assert shown(endpoint) == words
+    assert hide_secrets(endpoint) == words
 
 
 def test_off_nothing_of_the_sdk_is_imported() -> None:

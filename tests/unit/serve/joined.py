@@ -31,7 +31,7 @@ from serve.models.revival import Revival
 from serve.models.waiting_room import WaitingRooms
 from serve.resources.footprints import Footprints, StubSettings
 from serve.resources.ledger import Ledger
-from serve.threads import NoThread, in_daemon_thread
+from serve.threads import NoThread, run_in_daemon_thread
 from serve.triton.client import TritonClient
 from serve.triton.connection import Answer
 from serve.triton.control import ModelControl
@@ -206,7 +206,7 @@ class Lacking:
         """As it is, but without threads."""
         if self.threads:
             raise NoThread("can't start new thread")
-        return await in_daemon_thread(work, name)
+        return await run_in_daemon_thread(work, name)
 
     @property
     def hosting(self) -> HostingSettings:

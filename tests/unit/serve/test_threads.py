@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from serve.models.lifecycle import to_its_end
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 from tests.support.clock import Clock
 
 ROOT = Path(__file__).parents[3]
 STUCK = """
 import asyncio, os, sys, threading
 import uvloop
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 
 async def main() -> None:
     os.mkfifo(sys.argv[1])
-    read = asyncio.ensure_future(in_daemon_thread(lambda: open(sys.argv[1]).read(), "fifo"))
+    read = asyncio.ensure_future(run_in_daemon_thread(lambda: open(sys.argv[1]).read(), "fifo"))
     await asyncio.sleep(0.1)
     print("stuck" if not read.done() else "read", flush=True)
 
@@ -46,7 +46,7 @@ def test_a_read_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> Non
 async def test_a_load_that_is_given_up_waits_for_its_thread_and_not_for_ever(clock: Clock) -> None:
     """What it writes comes before the undoing; but the end of the container comes, too."""
     let_go = threading.Event()
-    load = asyncio.ensure_future(to_its_end(in_daemon_thread(let_go.wait, "load"), 60))
+    load = asyncio.ensure_future(to_its_end(run_in_daemon_thread(let_go.wait, "load"), 60))
     await asyncio.sleep(0.05)
     for _ in range(2):
         load.cancel()
@@ -65,6 +65,6 @@ async def test_values_and_errors_come_back() -> None:
     def fail() -> None:
         raise KeyError("gone")
 
-    assert await in_daemon_thread(lambda: 7, "seven") == 7
+    assert await run_in_daemon_thread(lambda: 7, "seven") == 7
     with pytest.raises(KeyError, match="gone"):
-        await in_daemon_thread(fail, "fails")
+        await run_in_daemon_thread(fail, "fails")

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[4]
 SETUP = """
 import logging, sys, threading
-from container.logs import Sink, catch_the_rest, configure, standard_error
-sink = Sink(standard_error())
+from container.logs import Sink, catch_the_rest, configure, open_standard_error
+sink = Sink(open_standard_error())
 catch_the_rest()
 configure("info", sink, sys.argv[1])
 log = logging.getLogger("container.test")
@@ -98,7 +98,7 @@ def test_what_was_dropped_is_told_in_the_log_s_own_form(log_format: str) -> None
 def test_a_process_without_standard_error() -> None:
     """It logs to nobody, and writes into no file that has got the number meanwhile."""
     command = (
-        f"exec {sys.executable} -c '{SETUP}log.error(1); sys.exit(standard_error() == 2)' text"
+        f"exec {sys.executable} -c '{SETUP}log.error(1); sys.exit(open_standard_error() == 2)' text"
     )
     ended = subprocess.run(["sh", "-c", f"{command} 2>&-"], cwd=ROOT, timeout=60, check=False)
     assert ended.returncode == 0

@@ -59,7 +59,7 @@ async def main():
     allocator._LOOK_S = 0.05
     requests = 0
     print(resident_mb())
-    giving = asyncio.create_task(allocator.malloc_trim_loop(lambda: requests))
+    giving = asyncio.create_task(allocator.trim_forever(lambda: requests))
     await asyncio.sleep(0)
 {textwrap.indent(textwrap.dedent(steps), "    ")}
     print(resident_mb())

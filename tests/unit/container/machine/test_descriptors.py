@@ -9,10 +9,10 @@ import pytest
 
 ASKED = """
 import resource, sys
-from container.machine.descriptors import most_connections, raise_limit
+from container.machine.descriptors import count_connections_allowed, raise_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
 before = raise_limit()
-print(*before, resource.getrlimit(resource.RLIMIT_NOFILE)[0], most_connections())
+print(*before, resource.getrlimit(resource.RLIMIT_NOFILE)[0], count_connections_allowed())
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container.machine.memory import machine_limits
+from container.machine.memory import read_machine_limits
 from ensemble_tools import Limits
 
 
@@ -25,4 +25,4 @@ def test_memory(name: str, text: str, expected: int | None, tmp_path: Path) -> N
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(text)
     machine = Limits().memory_bytes
-    assert machine_limits(tmp_path).memory_bytes == min(machine, expected or machine)
+    assert read_machine_limits(tmp_path).memory_bytes == min(machine, expected or machine)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from container.errors import SettingsError
 from container.machine.hardware import Hardware
-from container.settings import SETTINGS, Settings, read_alone, read_settings, settings_table
+from container.settings import SETTINGS, Settings, format_settings_table, read_alone, read_settings
 from container.settings.former import FORMER
 from container.settings.values import METRIC_LABELS, PortRange
 from serve.telemetry.exposition import FAMILIES
@@ -233,7 +233,7 @@ def test_a_former_setting_is_named(name: str) -> None:
 
 def test_the_table_holds_every_variable_once() -> None:
     """The table has one row a variable, and each field of Settings comes from one row."""
-    rows = settings_table().splitlines()[2:]
+    rows = format_settings_table().splitlines()[2:]
     assert len(rows) == len(SETTINGS)
     assert len(ALL_NAMES) == len(set(ALL_NAMES))
     assert all(row.count(" | ") == 2 for row in rows)

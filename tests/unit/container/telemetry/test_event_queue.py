@@ -15,7 +15,7 @@ from container.telemetry.event_queue import (
 
 def calls(queue: EventQueue) -> list[list[Event]]:
     found = []
-    while call := queue.next_call():
+    while call := queue.take_call():
         found.append(call)
         queue.take(len(call))
     return found
@@ -57,7 +57,7 @@ def test_the_oldest_make_room() -> None:
     """By number and by bytes; how many is told."""
     queue = EventQueue(most_events=2)
     assert queue.put(Event(n, str(n)) for n in range(5)) == 3
-    assert [event.at_ms for event in queue.next_call()] == [3, 4]
+    assert [event.at_ms for event in queue.take_call()] == [3, 4]
     queue = EventQueue(most_bytes=3 * (EVENT_OVERHEAD + 1))
     assert queue.put(Event(n, str(n)) for n in range(5)) == 2
     queue.take(1)

@@ -16,10 +16,10 @@ from botocore.stub import ANY, Stubber
 from container.telemetry.event_queue import Event
 from container.telemetry.log_stream import (
     LogStream,
-    boto3_client,
-    failure_kind,
     is_passing,
     is_refusal,
+    make_boto3_client,
+    name_failure,
 )
 from tests.unit.container.conftest import ROOT
 
@@ -86,8 +86,8 @@ def test_what_is_refused_for_its_age_is_told(
 
 def test_failures_are_told_apart_by_code_or_type() -> None:
     """AWS's errors are all ClientErrors."""
-    assert failure_kind(OSError()) == "OSError"
-    assert failure_kind(client_error("AccessDeniedException")) == "AccessDeniedException"
+    assert name_failure(OSError()) == "OSError"
+    assert name_failure(client_error("AccessDeniedException")) == "AccessDeniedException"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_events_are_sent_as_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
         ("AWS_SECRET_ACCESS_KEY", "x"),
     ):
         monkeypatch.setenv(name, value)
-    client = boto3_client()
+    client = make_boto3_client()
     seen: list[Any] = []
 
     def answer(request: Any, **_: Any) -> AWSResponse:

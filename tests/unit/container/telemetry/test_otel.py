@@ -77,7 +77,10 @@ async def test_an_invocations_parts(receiver: Receiver) -> None:
     told = dict(headers)[b"traceparent"].decode().split("-")
     assert told[1:3] == [record.trace_id, spans["tritonserver"].span_id]
     assert (whole.trace_id, whole.parent_id) == (record.trace_id, "")
-    assert (whole.attributes["target_model"], whole.attributes["inference_id"]) == ("m.tar.gz", "i")
+    assert (whole.attributes["target_model"], whole.attributes["inference_id"]) == (
+        "m.tar.gz",
+        "i",
+    )
 
 
 async def test_what_went_wrong(receiver: Receiver) -> None:

@@ -11,10 +11,10 @@ from container.telemetry.series import (
     GAUGE,
     HISTOGRAM,
     Distribution,
-    of_families,
-    of_meters,
-    of_triton,
+    read_families,
     read_meter,
+    read_meters,
+    read_triton_page,
 )
 from serve.telemetry.exposition import MODELS, ModelNumbers
 from serve.telemetry.meters import BUCKETS_S, Meters
@@ -46,7 +46,7 @@ nv_first_response_ms_bucket{model="shop-a",le="+Inf"} 6
 
 def test_tritonservers_page_is_taken_apart() -> None:
     """Its models by archive, model and step; its counters under their own names."""
-    found = list(of_triton(PAGE, lambda name: f"{name}.tar.gz"))
+    found = list(read_triton_page(PAGE, lambda name: f"{name}.tar.gz"))
     shop = {"target_model": "shop-a.tar.gz", "model_name": "shop-a"}
     entry = {**shop, "step": ""}
     by_name = [(each.name, each.kind, each.labels, each.value) for each in found]
@@ -75,7 +75,7 @@ def test_a_page_of_many_models_is_read_whole() -> None:
     )
     page += "# TYPE nv_h histogram\n" + "".join(buckets)
     page += 'nv_h_bucket{le="+Inf"} 400\nnv_h_sum 7\n'
-    found = list(of_triton(page, lambda name: name))
+    found = list(read_triton_page(page, lambda name: name))
     read = [(each.name, each.labels["model_name"], each.value) for each in found[:-1]]
     assert read == [(name, f"m{n}", n) for name in kinds for n in range(1000)]
     histogram = found[-1].value
@@ -85,8 +85,8 @@ def test_a_page_of_many_models_is_read_whole() -> None:
 
 def test_a_series_goes_on_when_its_archive_is_named() -> None:
     """Its key is tritonserver's own."""
-    before = [each.key for each in of_triton(PAGE, lambda name: name)]
-    after = [each.key for each in of_triton(PAGE, lambda name: f"{name}.tar.gz")]
+    before = [each.key for each in read_triton_page(PAGE, lambda name: name)]
+    after = [each.key for each in read_triton_page(PAGE, lambda name: f"{name}.tar.gz")]
     assert before == after
     assert len(set(after)) == len(after)
 
@@ -99,7 +99,7 @@ def test_a_registry_is_read_as_its_page_shows_it() -> None:
     for seconds in (0.5, 1.5, 1.75, 9.0):
         histogram.labels("total").observe(seconds)
     Info("build", "x", registry=registry).info({"python": "3"})
-    found = {each.name: each for each in of_families(registry.collect())}
+    found = {each.name: each for each in read_families(registry.collect())}
     assert set(found) == {"loads_total", "s", "build_info"}
     assert (found["loads_total"].kind, found["loads_total"].value) == (COUNTER, 2)
     assert found["s"].value == Distribution((1.0, 2.0), (1, 2, 1), 12.75)
@@ -114,7 +114,7 @@ def test_a_meter_has_all_families_of_the_page() -> None:
     meter.name_target("shop.tar.gz")
     meter.invoked(InvocationRecord("3fb1", status=200, seconds=0.7, request_bytes=5))
     numbers = ModelNumbers({"3fb1": 1}, {"3fb1": 2}, {"3fb1": 3})
-    found = list(of_meters([read_meter(meter)], numbers))
+    found = list(read_meters([read_meter(meter)], numbers))
     families = {family.name: family for family in MODELS}
     assert {each.name for each in found} == set(families)
     assert len({each.key for each in found}) == len(found)
@@ -141,4 +141,4 @@ def test_a_histogram_without_numbers_is_left_out() -> None:
     """A model may write what it likes; the rest of the page is not lost for it."""
     rows = ['h_bucket{le="1"} 1\n', 'h_bucket{le="+Inf"} NaN\n', "h_sum 1\n", "h_count NaN\n"]
     odd = "# TYPE h histogram\n" + "".join(rows)
-    assert len(list(of_triton(PAGE + odd, str))) == len(list(of_triton(PAGE, str)))
+    assert len(list(read_triton_page(PAGE + odd, str))) == len(list(read_triton_page(PAGE, str)))

@@ -9,7 +9,7 @@ import pytest
 
 from container.settings import read_settings
 from container.warm.libraries import LIBRARIES
-from container.warm.predictors import predictors
+from container.warm.predictors import find_predictors
 
 BACKENDS = Path(__file__).parents[4] / "container/backends"
 OURS = sorted(path.parent.name for path in BACKENDS.glob("*/model.py"))
@@ -26,7 +26,7 @@ def test_each_can_be_preloaded() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_a_predictor_is_what_its_backend_runs(name: str) -> None:
     """The backend's model.py, which runs in another Python, says the same."""
-    (found,) = predictors([name]).values()
+    (found,) = find_predictors([name]).values()
     assert found.program.is_file()
     text = (BACKENDS / name / "model.py").read_text()
     literals = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
@@ -35,5 +35,5 @@ def test_a_predictor_is_what_its_backend_runs(name: str) -> None:
 
 def test_what_nvidia_plays_is_no_child_s() -> None:
     """Where the image has a backend of its own there is no stand-in."""
-    assert predictors([]) == {}
-    assert predictors(["onnxruntime"]) == {}
+    assert find_predictors([]) == {}
+    assert find_predictors(["onnxruntime"]) == {}

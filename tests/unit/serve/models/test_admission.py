@@ -21,7 +21,7 @@ from serve.models.admission import Admission, AdmissionSettings, Room, take_view
 from serve.models.registry import Registry, State
 from serve.resources.census import Census, take_census
 from serve.resources.footprints import Footprints, StubSettings
-from serve.resources.free import TASKS, Kernel, available_memory
+from serve.resources.free import TASKS, Kernel, read_available_memory
 from serve.resources.gpus import GpuMemory, Gpus
 from serve.resources.ledger import Ledger
 from tests.unit.serve.kernel_directory import GIB, MIB, SERVER, KernelDirectory
@@ -668,7 +668,7 @@ async def test_a_hundred_models_where_there_is_room_for_twenty(
     machine.free = limit
 
     async def reserve_alone(_: ServingPlan) -> Room:
-        if available_memory(machine.kernel.kernel) < RESERVE:
+        if read_available_memory(machine.kernel.kernel) < RESERVE:
             raise ResourceExhausted("no memory")
         return Room(machine.admission, None, None)
 

@@ -17,9 +17,9 @@ from serve.resources.free import (
     SHARED_MEMORY,
     TASKS,
     Kernel,
-    available_memory,
-    free_amounts,
     gpu_memory,
+    measure_free,
+    read_available_memory,
 )
 from tests.unit.serve.kernel_directory import GIB, MIB, KernelDirectory
 
@@ -80,13 +80,13 @@ def test_the_least_limit_counts(
     """The machine's and the group's; a group that cannot be read, or has none, does not count."""
     for name, content in files.items():
         machine.write(f"cgroup/{name}", content)
-    assert available_memory(machine.kernel) == expected
+    assert read_available_memory(machine.kernel) == expected
 
 
 def test_a_group_file_that_cannot_be_read(machine: KernelDirectory) -> None:
     """A directory in its place: as if it were not there."""
     (machine.root / "cgroup/memory.max").mkdir(parents=True)
-    assert available_memory(machine.kernel) == 8 * GIB
+    assert read_available_memory(machine.kernel) == 8 * GIB
 
 
 @pytest.mark.parametrize("mapped", [0, GIB // 4, 2 * GIB])
@@ -95,7 +95,7 @@ def test_libraries_that_run_are_not_free(machine: KernelDirectory, mapped: int) 
     stat = f"inactive_file {GIB}\nactive_file 0\nfile_mapped {mapped}\n"
     for name, content in {**V2, "memory.stat": stat}.items():
         machine.write(f"cgroup/{name}", content)
-    assert available_memory(machine.kernel) == GIB + max(0, GIB - mapped)
+    assert read_available_memory(machine.kernel) == GIB + max(0, GIB - mapped)
 
 
 @pytest.mark.parametrize("limited", ["a", "a/b", "a/b/c", "."])
@@ -111,7 +111,7 @@ def test_every_group_above_us_counts(
     machine.write("proc/self/cgroup", rows)
     for name, content in files.items():
         machine.write(f"cgroup/{mount}/{limited}/{Path(name).name}", content)
-    assert available_memory(machine.kernel) < 8 * GIB
+    assert read_available_memory(machine.kernel) < 8 * GIB
 
 
 def test_a_group_that_is_mounted_as_the_top(machine: KernelDirectory) -> None:
@@ -119,13 +119,13 @@ def test_a_group_that_is_mounted_as_the_top(machine: KernelDirectory) -> None:
     machine.write("proc/self/cgroup", "4:memory:/docker/0123\n0::/../../x\n")
     for name, content in V1.items():
         machine.write(f"cgroup/{name}", content)
-    assert available_memory(machine.kernel) == 3 * GIB // 2
+    assert read_available_memory(machine.kernel) == 3 * GIB // 2
 
 
 def test_nothing_is_known_of_a_kernel_without_files(tmp_path: Path) -> None:
     """What is not known is not in the answer, and never refuses a load."""
     nowhere = tmp_path / "nowhere"
-    assert free_amounts(Kernel(nowhere, nowhere, nowhere), 1) == {}
+    assert measure_free(Kernel(nowhere, nowhere, nowhere), 1) == {}
 
 
 def test_tasks(machine: KernelDirectory) -> None:
@@ -133,15 +133,15 @@ def test_tasks(machine: KernelDirectory) -> None:
     machine.write("proc/loadavg", "0.1 0.2 0.3 2/1000 7\n")
     machine.write("proc/sys/kernel/pid_max", "32768\n")
     machine.write("proc/sys/kernel/threads-max", "1500\n")
-    assert free_amounts(machine.kernel, None)[TASKS] == 500
+    assert measure_free(machine.kernel, None)[TASKS] == 500
     machine.write("proc/self/cgroup", "8:pids:/a\n")
     machine.write("cgroup/pids/a/pids.max", "max\n")
     machine.write("cgroup/pids/pids.max", "200\n")
     machine.write("cgroup/pids/pids.current", "50\n")
-    assert free_amounts(machine.kernel, None)[TASKS] == 150
+    assert measure_free(machine.kernel, None)[TASKS] == 150
     machine.write("cgroup/pids.max", "100\n")
     machine.write("cgroup/pids.current", "99\n")
-    assert free_amounts(machine.kernel, None)[TASKS] == 1
+    assert measure_free(machine.kernel, None)[TASKS] == 1
 
 
 def test_a_user_that_is_not_root_has_a_limit_of_its_own(
@@ -156,7 +156,7 @@ def test_a_user_that_is_not_root_has_a_limit_of_its_own(
     for entry in (machine.root / "proc").glob("[0-9]*"):
         os.chown(entry, 4711, -1) if user == 0 else None
     monkeypatch.setattr(os, "getuid", lambda: 4711 if user == 0 else user)
-    assert free_amounts(machine.kernel, None)[TASKS] == 61
+    assert measure_free(machine.kernel, None)[TASKS] == 61
 
 
 def test_descriptors(machine: KernelDirectory) -> None:
@@ -166,15 +166,15 @@ def test_descriptors(machine: KernelDirectory) -> None:
         machine.write(f"proc/{process}/limits", limits)
         for number in range(used):
             machine.write(f"proc/{process}/fd/{number}", "")
-    free = free_amounts(machine.kernel, 55)
+    free = measure_free(machine.kernel, 55)
     assert (free[OWN_DESCRIPTORS], free[DESCRIPTORS]) == (1014, 24)
     machine.write("proc/55/limits", limits.replace("1024", "unlimited"))
-    assert DESCRIPTORS not in free_amounts(machine.kernel, 55)
+    assert DESCRIPTORS not in measure_free(machine.kernel, 55)
 
 
 def test_this_machine() -> None:
     """Each of them is known of a Linux machine."""
-    free = free_amounts(Kernel(), os.getpid())
+    free = measure_free(Kernel(), os.getpid())
     assert free.keys() >= {MEMORY, SHARED_MEMORY, TASKS, OWN_DESCRIPTORS}
     assert min(free.values()) > 0
 
@@ -187,10 +187,10 @@ def test_amounts_for_people() -> None:
 
 def test_it_costs_a_load_little() -> None:
     """The real files are read in about a millisecond; 1.0 on two busy cores."""
-    free_amounts(Kernel(), None)
+    measure_free(Kernel(), None)
     took = []
     for _ in range(20):
         started = time.thread_time()
-        assert free_amounts(Kernel(), None)[MEMORY] > 0
+        assert measure_free(Kernel(), None)[MEMORY] > 0
         took.append(time.thread_time() - started)
     assert min(took) < 0.005

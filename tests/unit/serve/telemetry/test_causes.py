@@ -18,7 +18,7 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from serve.telemetry.causes import CAUSES, cause_of
+from serve.telemetry.causes import CAUSES, find_cause
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,5 @@ from serve.telemetry.causes import CAUSES, cause_of
     ],
 )
 def test_cause(error: Exception, cause: str) -> None:
-    assert cause_of(error) == cause
+    assert find_cause(error) == cause
     assert cause in CAUSES

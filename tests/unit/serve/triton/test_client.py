@@ -27,7 +27,7 @@ from ensemble_tools.serving.plan import PublishedModel
 from serve.deadline import Deadline
 from serve.errors import ModelUnusable, ServeError, TritonTimeout, TritonUnavailable
 from serve.limit import TimeLimit
-from serve.threads import in_daemon_thread
+from serve.threads import run_in_daemon_thread
 from serve.triton.access import TritonAccess
 from serve.triton.client import TritonClient
 from serve.triton.connection import Answer
@@ -454,7 +454,7 @@ async def test_who_leaves_does_not_have_the_loop_hash(
             return work()
 
         asked.append(name)
-        return await in_daemon_thread(hashing, name)
+        return await run_in_daemon_thread(hashing, name)
 
     def no_thread(*_: object) -> None:
         raise RuntimeError("can't start new thread")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.invoke.json.binary_request import BinaryRequest, binary_request
+from serve.invoke.json.binary_request import BinaryRequest, make_binary_request
 from serve.invoke.json.tensor_json import NotTaken
 from tests.support.examples import examples
 
@@ -27,7 +27,7 @@ _STEP_S = 0.25
 def taken(text: bytes | Mapping[str, Any], answer_is_large: bool = False) -> BinaryRequest | None:
     """The request with binary tensors; None where it is not taken."""
     body = text if isinstance(text, bytes) else json.dumps(text).encode()
-    steps = binary_request(body, answer_is_large)
+    steps = make_binary_request(body, answer_is_large)
     try:
         while True:
             next(steps)
@@ -366,7 +366,7 @@ _WORDS, _FLOATS, _BOOLS = (_HEAD % name for name in (b"BYTES", b"FP32", b"BOOL")
 )
 def test_no_step_takes_long(text: bytes) -> None:
     """Bodies made to be slow hold the event loop no longer than others."""
-    steps = binary_request(text)
+    steps = make_binary_request(text)
     longest = 0.0
     running = True
     while running:

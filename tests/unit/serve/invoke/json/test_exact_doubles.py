@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from serve.invoke.envelope import check_request
-from serve.invoke.json.exact_doubles import exact_doubles
+from serve.invoke.json.exact_doubles import read_exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
 
 _DOUBLES = [0.8444218515250481, -1.7976931348623157e308, 5e-324, 3.0]
@@ -22,7 +22,7 @@ def moved(text: bytes, *tensors: bytes) -> tuple[dict[str, Any], bytes]:
     if checked.written:
         head, *rest = checked.written
         return json.loads(head), b"".join(rest)
-    steps = exact_doubles(text, checked.with_doubles, tensors)
+    steps = read_exact_doubles(text, checked.with_doubles, tensors)
     try:
         while True:
             next(steps)

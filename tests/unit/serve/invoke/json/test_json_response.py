@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.errors import CallerError, InvocationFailed
-from serve.invoke.json.json_response import json_answer
+from serve.invoke.json.json_response import write_json_answer
 
 
 def answered(
@@ -34,7 +34,7 @@ def written(
     body: bytes, head_size: int | None, in_json: frozenset[str] | None = None
 ) -> tuple[Any, int | None, bytes]:
     """What is made of it: the JSON part, its length, and what stands behind it."""
-    steps = json_answer(body, head_size, in_json)
+    steps = write_json_answer(body, head_size, in_json)
     try:
         while True:
             next(steps)
