@@ -32,13 +32,16 @@ aws := .venv-aws/.installed-$(call digest,$(aws_lock))
 # Merlin's environment has what the demo needs, where it is made already.
 demo_models := $(or $(wildcard $(models)),$(small))
 
+# Projects of their own, which `make -C` tests.
+projects := deploy
+
 quietly := requirements/quietly.sh
 pip := -m pip --disable-pip-version-check --no-input
 install := install --require-hashes
 venv := -m venv --clear
 # An environment is emptied before it is made anew. Where it is a link, that would empty what it leads to.
 no_link = @test ! -L $(1) || { echo '$(1) is a link, and what it leads to is not as the locks here want it: make it anew there, or remove the link' >&2; exit 1; }
-# tests/conftest.py has the order: xdist's own would leave the longest modules to the end. Bytecode is
+# conftest.py has the order: xdist's own would leave the longest modules to the end. Bytecode is
 # written whatever the shell says: the tests start hundreds of processes of ours. Tests that start
 # tritonservers wait a lot, so more of them run at a time; each worker takes 5 s to begin with.
 pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) --dist loadscope --no-loadscope-reorder
@@ -70,20 +73,21 @@ check:  ## lint, then all unit and golden tests that need no tritonserver: a min
 	@PYTHON=$(named) requirements/system.sh check
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory lint
-	$(call pytest,8) $(short) -m 'not tritonserver and not thorough' tests/architecture tests/unit tests/golden
+	$(call pytest,8) $(short) -m 'not tritonserver and not thorough' tests/architecture tests/unit tests/golden $(addsuffix /tests/unit,$(projects))
 
-test:  ## lint and the suite, side by side, in 8 minutes (N=6 tests at a time)
+test:  ## lint and the image's suite, side by side, then the projects' short ones: 8 minutes (N=6 tests at a time)
 	@PYTHON=$(named) requirements/system.sh test
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory -j2 lint suite
 
-test-all:  ## the same with what is long or random: all that needs no Docker
+test-all:  ## lint, and all tests of all projects, what is long or random too: all that needs no Docker
 	@PYTHON=$(named) requirements/system.sh test
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory -j2 lint suite-all
 
 suite: setup
-	$(call pytest,6) $(short) -m 'not thorough' --ignore tests/docker
+	$(call pytest,6) $(short) -m 'not thorough' --ignore tests/docker tests
+	@for project in $(projects); do $(MAKE) --no-print-directory -C $$project test-short || exit; done
 
 suite-all: setup
 	$(call pytest,6) --ignore tests/docker
@@ -99,6 +103,7 @@ lint: with-checks  ## ruff, mypy, the arrows between the rooms, the Dockerfile
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	@for project in $(projects); do $(MAKE) --no-print-directory -C $$project lint || exit; done
 	.venv/bin/hadolint Dockerfile tests/docker/stand_in/*.Dockerfile
 
 bench: setup  ## measures the container beside Triton's own frontend (half an hour); writes OUT (bench-report)
@@ -144,7 +149,7 @@ chaos: setup  ## N minutes (N=10 SEED=1) of kills, shortages and attacks beside 
 	.venv/bin/python -m tests.reliability.chaos --minutes $(or $(N),10) --seed $(or $(SEED),1) --out $(or $(OUT),reliability-report)
 
 every-call: setup  ## each call of deploy's up, rollback and down fails once, in six ways; half an hour (KINDS="half lost")
-	.venv/bin/python -m tests.deploy.every_call $(KINDS)
+	@$(MAKE) --no-print-directory -C deploy every-call KINDS='$(KINDS)'
 
 beside: setup  ## each hostile request and archive on the container and on Triton's own frontend, as a table
 	.venv/bin/python -m tests.reliability.beside --out $(or $(OUT),reliability-report)

@@ -1,4 +1,4 @@
-"""The commands that `pip install` brings: merlin-serve, -tools, -simulator, -deploy.
+"""The commands that `pip install` brings: merlin-serve, -tools, -simulator.
 
 Each is `python -m` of its package. They are here, beside the packages, so that a missing extra is
 said in a sentence: the packages' own modules import what it brings.
@@ -15,7 +15,7 @@ from ensemble_tools.own_protobuf import import_own_protobuf
 
 _NOT_INSTALLED, _INTERRUPTED = 1, 130
 #: What a package's program imports when it is run: its libraries are looked for before. Of the
-#: simulator and of deploy each command needs others: these say themselves what is missing.
+#: simulator each command needs others: it says itself what is missing.
 _IMPORTED_LATER = {"container": ("container.entrypoint",)}
 
 
@@ -32,11 +32,6 @@ def merlin_tools() -> int:
 def merlin_simulator() -> int:
     """python -m simulator."""
     return _run("simulator", "merlin-simulator", "simulator")
-
-
-def merlin_deploy() -> int:
-    """python -m deploy."""
-    return _run("deploy", "merlin-deploy", "deploy")
 
 
 def _run(package: str, program: str, extra: str) -> int:

@@ -15,7 +15,7 @@ pytriton="--python-version 3.11 --python-platform x86_64-manylinux_2_35 --no-dep
 compile $server server.in -o server.txt
 compile $server -c server.txt tools.in -o tools.txt
 compile $server -c server.txt -c tools.txt simulator.in -o simulator.txt
-compile $server -c server.txt -c tools.txt -c simulator.txt deploy.in -o deploy.txt
+compile $server -c server.txt -c tools.txt -c simulator.txt ../deploy/requirements.in -o deploy.txt
 compile $server dev.in -o dev.txt
 compile $models --allow-unsafe build.in -o build.txt
 compile $models --no-deps frameworks.in -o frameworks.txt

@@ -20,10 +20,15 @@ from tests.architecture.listings import (
 
 WIDTH = 100
 DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+#: Projects of their own under this roof, each with its pages.
+PROJECTS = ("deploy",)
+DOCS = [
+    page for folder in ("", *PROJECTS) for page in sorted((ROOT / folder / "docs").glob("*.md"))
+]
 EXAMPLES = sorted((ROOT / "examples").rglob("README.md"))
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
-PAGES = [*FRONT, *DOCS, *DECISIONS, *EXAMPLES]
+THEIRS = [ROOT / project / "README.md" for project in PROJECTS]
+PAGES = [*FRONT, *DOCS, *DECISIONS, *EXAMPLES, *THEIRS]
 #: What a name of a file in the tree ends with.
 SUFFIXES = {".md", ".py", ".sh", ".toml", ".txt", ".yml"}
 #: What programs write, and no file of the tree.
@@ -51,7 +56,7 @@ def test_listings_are_those_of_the_tree(page: Path) -> None:
 def test_contributing_has_every_package() -> None:
     """With what it is and may import."""
     table = (ROOT / "CONTRIBUTING.md").read_text().partition("## How to add")[0]
-    packages = [init.parent.name for init in ROOT.glob("*/__init__.py")]
+    packages = [*PROJECTS, *(init.parent.name for init in ROOT.glob("*/__init__.py"))]
     assert [name for name in packages if f"`{name}/`" not in table] == []
 
 
@@ -81,8 +86,11 @@ def _names(text: str) -> Iterator[str]:
 
 
 def _exists(name: str) -> bool:
-    """In this checkout, whatever the machine has at an absolute path."""
-    return (ROOT / name.lstrip("/")).exists() or f"/{name}".replace("//", "/") in _ends()
+    """In this checkout or in a project of it, whatever the machine has at an absolute path."""
+    roots = (ROOT / project for project in ("", *PROJECTS))
+    return any((root / name.lstrip("/")).exists() for root in roots) or (
+        f"/{name}".replace("//", "/") in _ends()
+    )
 
 
 @cache
@@ -146,16 +154,22 @@ def test_pages_say_for_whom_they_are(page: Path) -> None:
 @each_page
 def test_make_targets_exist(page: Path) -> None:
     """Each `make` target that a page names is one."""
-    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE))
-    assert named <= _make_targets()
+    commands = re.findall(
+        r"(?:^|`)make (?:-C (\w+) )?([a-z][a-z-]*)", page.read_text(), re.MULTILINE
+    )
+    here = page.parent.relative_to(ROOT).parts[:1]
+    for folder, target in commands:
+        folders = [folder] if folder else ["", *({*here} & {*PROJECTS})]
+        assert any(target in _make_targets(each) for each in folders), target
 
 
 @cache
-def _make_targets() -> frozenset[str]:
+def _make_targets(folder: str) -> frozenset[str]:
+    """Of a project, or of the root."""
     listed = subprocess.run(
-        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+        ["make", "help"], cwd=ROOT / folder, capture_output=True, text=True, timeout=30, check=True
     ).stdout
-    return frozenset(re.findall(r"^\s+make ([a-z-]+)", listed, re.MULTILINE))
+    return frozenset(re.findall(r"^\s+make (?:-C \w+ )?([a-z-]+)", listed, re.MULTILINE))
 
 
 def test_settings_table_is_the_codes() -> None:

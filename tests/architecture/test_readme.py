@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.test_docs import DOCS, THEIRS, relative
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
@@ -34,7 +36,7 @@ def test_order_of_the_sections() -> None:
 def test_every_page_is_led_to() -> None:
     """Whoever reads on finds each page from the README, or from a page that it leads to."""
     links = set(re.findall(r"\]\(([^)#]+)", README))
-    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")}
+    pages = {relative(page) for page in (*DOCS, *THEIRS)}
     # From docs/archives.md and docs/control-plane.md.
     linked_to = {"docs/explain-format.md", "docs/aws-calls.md"}
     assert pages - links == linked_to

@@ -14,11 +14,14 @@ CODE = (
     "container",
     "ensemble_tools",
     "measuring",
+    "merlin_deploy",
     "serve",
     "simulator",
     "verification",
 )
-OURS = (*CODE, "tests")
+OURS = (*CODE, "tests", "deploy")
+#: Where tests are.
+SUITES = ("tests", "deploy/tests")
 #: Archives as other programs wrote them.
 FOREIGN = "tests/golden/merlin_releases/"
 #: What the libraries themselves leave without another name.
@@ -33,7 +36,7 @@ Look = Callable[[ast.Module], Iterator[str]]
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted((ROOT / "tests").rglob("*.py")):
+    for path in sorted(path for suite in SUITES for path in (ROOT / suite).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if not name.startswith(FOREIGN):
             yield name, ast.parse(path.read_text())

@@ -1,4 +1,4 @@
-"""What `pip install .` brings: a wheel with all that lies in the packages, and four commands."""
+"""What `pip install . ./deploy` brings: wheels with all that lies in the packages, and commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
 DENSE = ROOT / "examples/merlin/dense"
 PACKAGES = (
     "container",
-    "deploy",
     "ensemble_tools",
     "measuring",
     "serve",
@@ -31,27 +30,40 @@ PACKAGES = (
     "verification",
 )
 BESIDE = ("installed_commands.py", "pyproject.toml", "README.md", "requirements")
+#: Of the project deploy: what its wheel is built from.
+DEPLOYS = ("src", "pyproject.toml", "README.md", "requirements.in", "tools.in")
 TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, since a build writes into its sources; without network."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """By project. Built from copies, since a build writes into its sources; without network."""
     sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheels")
-    for name in (*PACKAGES, *BESIDE):
-        path = ROOT / name
-        (shutil.copytree if path.is_dir() else shutil.copy)(path, sources / name)
+    projects = {".": (*PACKAGES, *BESIDE), "deploy": DEPLOYS}
+    for project, names in projects.items():
+        (sources / project).mkdir(exist_ok=True)
+        for name in names:
+            path = ROOT / project / name
+            (shutil.copytree if path.is_dir() else shutil.copy)(path, sources / project / name)
     # setuptools is the models': they build Merlin's source archives with it.
     pip = (str(MODELS_PYTHON), "-m", "pip", "wheel", "--no-index", "--no-deps")
-    run(*pip, "--no-build-isolation", "--wheel-dir", str(built), str(sources))
-    (path,) = built.iterdir()
-    return path
+    paths = [str(sources / project) for project in projects]
+    run(*pip, "--no-build-isolation", "--wheel-dir", str(built), *paths)
+    deploys, image = sorted(built.iterdir())
+    assert deploys.name.startswith("merlin_deploy-")
+    return {".": image, "deploy": deploys}
 
 
 @pytest.fixture(scope="module")
-def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of an environment with the wheel, and with this one's packages beside it."""
-    python = install(wheel, tmp_path_factory.mktemp("installed") / "venv")
+def wheel(wheels: dict[str, Path]) -> Path:
+    """The image's."""
+    return wheels["."]
+
+
+@pytest.fixture(scope="module")
+def programs(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of an environment with both wheels, and with this one's packages beside them."""
+    python = install(tmp_path_factory.mktemp("installed") / "venv", *wheels.values())
     (packages,) = python.parents[1].glob("lib/python3.*/site-packages")
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if not (packages / path.name).exists():
@@ -60,17 +72,17 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def without_extras(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of an environment with the wheel alone."""
-    return install(wheel, tmp_path_factory.mktemp("alone") / "venv").parent
+def without_extras(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of an environment with the wheels alone."""
+    return install(tmp_path_factory.mktemp("alone") / "venv", *wheels.values()).parent
 
 
-def install(wheel: Path, environment: Path) -> Path:
+def install(environment: Path, *wheels: Path) -> Path:
     """A new environment with nothing else in it; its Python."""
     run(sys.executable, "-m", "venv", "--without-pip", str(environment))
     python = environment / "bin/python"
     pip = (sys.executable, "-m", "pip", "--python", str(python), "install")
-    run(*pip, "--no-index", "--no-deps", "--no-compile", str(wheel))
+    run(*pip, "--no-index", "--no-deps", "--no-compile", *map(str, wheels))
     return python
 
 
@@ -84,25 +96,51 @@ def run(*command: str, code: int = 0, cwd: Path | None = None) -> str:
     return ended.stdout + ended.stderr
 
 
-def test_the_wheel_has_all_that_lies_in_the_packages(wheel: Path) -> None:
+def test_the_wheels_have_all_that_lies_in_the_packages(wheels: dict[str, Path]) -> None:
     """Models' code, backends, the page, styles: each file, and nothing that Python made of them."""
+    image = files_of(ROOT, *PACKAGES) | {"installed_commands.py"}
+    assert packed_in(wheels["."]) == image
+    assert packed_in(wheels["deploy"]) == files_of(ROOT / "deploy/src", "merlin_deploy")
+
+
+def packed_in(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    tree = {
-        path.relative_to(ROOT).as_posix()
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*")
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def files_of(root: Path, *packages: str) -> set[str]:
+    return {
+        path.relative_to(root).as_posix()
+        for package in packages
+        for path in (root / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert packed == tree | {"installed_commands.py"}
 
 
-@pytest.mark.parametrize("name", ["server", "tools", "simulator", "deploy"])
-def test_an_extra_asks_for_what_its_requirements_name(wheel: Path, name: str) -> None:
-    """Nothing is written twice: what is locked for the checkout is what an extra asks for."""
+def test_deploy_asks_for_its_libraries_and_for_the_tools(wheels: dict[str, Path]) -> None:
+    """What is locked for the checkout, and the image's distribution with what checks archives."""
+    asked = {line.removeprefix("Requires-Dist: ") for line in metadata_of(wheels["deploy"])}
+    libraries = named_in("deploy/requirements.in", "deploy/tools.in")
+    assert libraries <= asked
+    assert "merlin-sagemaker-container[tools]" in libraries
+
+
+def metadata_of(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (path for path in archive.namelist() if path.endswith("/METADATA"))
-        lines = archive.read(metadata).decode().splitlines()
+        return archive.read(metadata).decode().splitlines()
+
+
+def named_in(*files: str) -> set[str]:
+    """What requirements name, a line each."""
+    lines = (line for file in files for line in (ROOT / file).read_text().splitlines())
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+@pytest.mark.parametrize("name", ["server", "tools", "simulator"])
+def test_an_extra_asks_for_what_its_requirements_name(wheel: Path, name: str) -> None:
+    """Nothing is written twice: what is locked for the checkout is what an extra asks for."""
+    lines = metadata_of(wheel)
     mark = f'extra == "{name}"'
     asked = {
         # What has a condition of its own, as tomli has, has the extra's behind it.
@@ -110,14 +148,9 @@ def test_an_extra_asks_for_what_its_requirements_name(wheel: Path, name: str) ->
         for line in lines
         if line.endswith(mark)
     }
-    more = {"tools": ["server"], "deploy": ["server", "tools"]}
-    named = {
-        line
-        for file in (*more.get(name, ()), name)
-        for line in (ROOT / f"requirements/{file}.in").read_text().splitlines()
-        if line and not line.startswith("#")
-    }
-    assert asked == named
+    more = {"tools": ["server"]}
+    files = (*more.get(name, ()), name)
+    assert asked == named_in(*(f"requirements/{file}.in" for file in files))
 
 
 @pytest.mark.parametrize(
@@ -235,4 +268,5 @@ def test_a_missing_extra_is_said(without_extras: Path, tmp_path: Path, extra: st
     said = run(str(without_extras / command), *words, code=1, cwd=tmp_path)
     assert said.count("\n") == 1
     assert "is not installed" in said
-    assert f"pip install '.[{extra}]'" in said
+    brings = "pip install . ./deploy" if extra == "deploy" else f"pip install '.[{extra}]'"
+    assert brings in said

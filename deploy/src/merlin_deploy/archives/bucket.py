@@ -1,0 +1,215 @@
+"""The archives in a bucket: list them, and delete those that no name needs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+
+from merlin_deploy.archives.aliases import (
+    Aliases,
+    Place,
+    change_table,
+    is_put,
+    make_encryption,
+    read_aliases,
+    read_place,
+    require_target,
+)
+from merlin_deploy.aws.account import Account
+from merlin_deploy.aws.answers import require_members
+from merlin_deploy.config.sections import Config
+from merlin_deploy.errors import NotThere, Refused
+from merlin_deploy.terminal import Say, show_bytes
+
+#: `put` does not rely on an archive that no name mentions and that is older: it may be pruned.
+YOUNG = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An archive in S3. size: in bytes. modified: S3's LastModified, when its upload began."""
+
+    target_model: str
+    size: int
+    modified: datetime
+
+
+def find_stored(account: Account, place: Place, name: str | None = None) -> dict[str, Stored]:
+    """Archives by TargetModel. name: of this name alone. A bucket's older versions are not seen.
+
+    Raises DeployError; Refused if there is no bucket.
+    """
+    prefix = place.archives_prefix
+    try:
+        folder = prefix if name is None else f"{prefix}{name}/"
+        objects = account.ask_all(
+            "s3", "ListObjectsV2", "Contents", Bucket=place.bucket, Prefix=folder
+        )
+        stored = {}
+        for item in objects:
+            require_members(item, "s3:ListObjectsV2", "Key", "LastModified")
+            target = item["Key"].removeprefix(prefix)
+            stored[target] = Stored(target, int(item.get("Size", 0)), item["LastModified"])
+    except NotThere as error:
+        raise Refused(
+            f"there is no bucket {place.bucket}; `aws s3 mb s3://{place.bucket} --region "
+            f"{account.region}` makes it, or correct endpoint.archives"
+        ) from error
+    return stored
+
+
+def has_archive(
+    stored: Mapping[str, Stored], aliases: Aliases, target_model: str, size: int, now: datetime
+) -> bool:
+    """Whether `put` need not send an archive. One that may be pruned meanwhile is sent again."""
+    archive = stored.get(target_model)
+    if archive is None or archive.size != size:
+        return False
+    return target_model in aliases.mentioned or now - archive.modified < YOUNG
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """An unfinished upload, whose parts S3 bills until it is aborted. key: of its object."""
+
+    key: str
+    upload_id: str
+    begun: datetime
+
+
+def find_leftovers(account: Account, place: Place, target_model: str = "") -> Iterator[Leftover]:
+    """Unfinished uploads of one archive, or of all. Raises DeployError."""
+    key = place.archive_key(target_model)
+    uploads = account.ask_all(
+        "s3", "ListMultipartUploads", "Uploads", Bucket=place.bucket, Prefix=key
+    )
+    for item in uploads:
+        require_members(item, "s3:ListMultipartUploads", "Key", "UploadId", "Initiated")
+        if item["Key"] == key or not target_model:
+            yield Leftover(item["Key"], item["UploadId"], item["Initiated"])
+
+
+def remove_leftover(account: Account, place: Place, leftover: Leftover) -> None:
+    """Abort the upload: S3 deletes its parts. Raises DeployError."""
+    account.remove(
+        "s3",
+        "AbortMultipartUpload",
+        Bucket=place.bucket,
+        Key=leftover.key,
+        UploadId=leftover.upload_id,
+    )
+
+
+class Standing(Enum):
+    """Whether a name means an archive, and who else may need it."""
+
+    CURRENT = "current"
+    FORMER = "former"
+    SERVED = "a single-model endpoint has it"
+    UNNAMED = "no name means it"
+    OTHERS = "not from put"
+
+
+@dataclass(frozen=True)
+class Row:
+    """name: the archive's folder. stored: None if a name means an archive that is gone."""
+
+    name: str
+    target_model: str
+    standing: Standing
+    stored: Stored | None
+
+
+def make_rows(
+    aliases: Aliases, stored: Mapping[str, Stored], served: Collection[str]
+) -> tuple[Row, ...]:
+    """Sorted by name; for each the current archive, former ones from new to old, then all others.
+
+    served: archives that single-model endpoints have.
+    """
+    current = {target[0] for target in aliases.targets.values() if target}
+    rows = []
+    for name, targets in aliases.targets.items():
+        for target in targets:
+            standing = Standing.CURRENT if target in current else Standing.FORMER
+            rows.append(Row(name, target, standing, stored.get(target)))
+    for target, archive in stored.items():
+        if target not in aliases.mentioned:
+            standing = Standing.UNNAMED if is_put(target) else Standing.OTHERS
+            if target in served:
+                standing = Standing.SERVED
+            rows.append(Row(target.rpartition("/")[0], target, standing, archive))
+    return tuple(sorted(rows, key=lambda row: row.name))
+
+
+def find_prunable(rows: Collection[Row], now: datetime, least_age: timedelta) -> Iterator[Stored]:
+    """Archives of `put` that no name mentions and no endpoint serves, and that are old enough.
+
+    A younger one may be that of a `put` that has not written its table yet.
+    """
+    for row in rows:
+        archive = row.stored
+        if row.standing is Standing.UNNAMED and archive and now - archive.modified >= least_age:
+            yield archive
+
+
+def prune_archives(
+    account: Account, place: Place, served: Collection[str], say: Say, least_age: timedelta
+) -> int:
+    """Delete what find_prunable finds, and old unfinished uploads; how many bytes were deleted.
+
+    served: as make_rows has it. Raises DeployError.
+    """
+    now, deleted = datetime.now(timezone.utc), 0
+    # The list first: an archive that a `put` uploads between the two is not on it.
+    stored = find_stored(account, place)
+    rows = make_rows(read_aliases(account, place), stored, served)
+    for archive in find_prunable(rows, now, least_age):
+        if _is_unchanged(account, place, archive):
+            key = place.archive_key(archive.target_model)
+            account.change("s3", "DeleteObject", Bucket=place.bucket, Key=key)
+            say(f"{archive.target_model}: deleted, {show_bytes(archive.size)}")
+            deleted += archive.size
+    for leftover in find_leftovers(account, place):
+        if now - leftover.begun >= least_age:
+            remove_leftover(account, place, leftover)
+            say(f"{leftover.key}: an upload that was cut off was removed")
+    return deleted
+
+
+def _is_unchanged(account: Account, place: Place, archive: Stored) -> bool:
+    """False if a `put` has sent the archive again since it was listed."""
+    key = place.archive_key(archive.target_model)
+    answer = account.find("s3", "HeadObject", Bucket=place.bucket, Key=key)
+    # HeadObject tells whole seconds.
+    modified = archive.modified.replace(microsecond=0)
+    return answer is not None and answer["LastModified"] == modified
+
+
+def go_back(account: Account, config: Config, name: str) -> tuple[str, str]:
+    """Let a name mean its former archive; the archives that it meant, and means now.
+
+    A second call goes one step more. Raises DeployError; Refused if there is no former one.
+    """
+    place = read_place(config.endpoint.archives)
+    aliases = read_aliases(account, place)
+    now, former = require_target(aliases, name, place), aliases.find_former(name)
+    if former is None:
+        raise Refused(
+            f"{name} has meant no other archive before {now}, as far as aliases.json goes back; "
+            "put the content that it is to mean"
+        )
+    if former not in find_stored(account, place, name):
+        raise Refused(
+            f"the archive {former}, which {name} meant before, is not there any more; put its "
+            "content again"
+        )
+
+    def step(table: Aliases) -> Aliases:
+        # A write that is sent again because its answer was lost goes no step further.
+        return table.with_former(name) if table.find(name) == now else table
+
+    change_table(account, place, step, make_encryption(config.encryption.archives_key))
+    return now, former

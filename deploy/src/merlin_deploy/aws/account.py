@@ -1,0 +1,181 @@
+"""The only way to AWS: one caller's account in a region. Errors become sentences here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore import xform_name
+from botocore.config import Config as ClientConfig
+from botocore.exceptions import ClientError
+
+from merlin_deploy.aws.answers import require_whole, watch_answers
+from merlin_deploy.aws.refusals import FOREIGN, is_missing, refusal_of
+from merlin_deploy.config.catalog import loader, nearest, regions
+from merlin_deploy.config.sections import Config
+from merlin_deploy.errors import Unreachable
+from merlin_deploy.terminal import Say
+
+Answer = Mapping[str, Any]
+#: botocore repeats throttled and failed calls with growing waits, 8 s on average: a wrong address
+#: is found out soon. AWS_MAX_ATTEMPTS, which botocore reads, overrides it.
+_ATTEMPTS, _ATTEMPTS_SETTING = 5, "AWS_MAX_ATTEMPTS"
+_CONNECT_S, _READ_S = 5, 60
+
+
+def open_account(config: Config, say: Say, *, dry_run: bool = False) -> Account:
+    """The caller's account in the region of a configuration. Raises DeployError."""
+    return Account(config.endpoint.region, say, dry_run=dry_run)
+
+
+class Account:
+    """Asks AWS, and changes what AWS has. All methods block, and raise DeployError.
+
+    With dry_run nothing is changed: `say` gets the calls as command lines of the AWS CLI.
+    """
+
+    def __init__(self, region: str | None, say: Say, *, dry_run: bool = False) -> None:
+        self.dry_run, self._say = dry_run, say
+        # AWS's other tools read AWS_REGION; boto3 reads AWS_DEFAULT_REGION alone.
+        given = region or os.environ.get("AWS_REGION") or None
+        self.region = given or ""
+        with self._translated("a session"):
+            self._session = _make_session(given)
+            chosen = self._session.region_name
+        if not chosen:
+            raise Unreachable(
+                "no region is given: set endpoint.region in the file, or AWS_REGION, or the "
+                "profile's"
+            )
+        if chosen not in regions():
+            raise Unreachable(
+                f"found the region {chosen!r}, expected one of AWS; {nearest(chosen, regions())}; "
+                "look at AWS_REGION, AWS_DEFAULT_REGION and the profile"
+            )
+        self.region = str(chosen)
+        self.client = cache(self._make_client)
+
+    def _make_client(
+        self, service: str, *, attempts: int | None = None, read_s: float = _READ_S
+    ) -> Any:
+        """boto3's client, for more than one call: uploads, streams.
+
+        attempts: of each call. read_s: how long an answer may be silent.
+        """
+        retries: dict[str, Any] = {"mode": "standard"}
+        if attempts is not None or _ATTEMPTS_SETTING not in os.environ:
+            retries["total_max_attempts"] = attempts or _ATTEMPTS
+        with self._translated(service):
+            config = ClientConfig(connect_timeout=_CONNECT_S, read_timeout=read_s, retries=retries)
+            client = self._session.client(service, config=config)
+        watch_answers(client)
+        return client
+
+    def ask(self, service: str, operation: str, **members: Any) -> Answer:
+        """A call that changes nothing; operation: the API's name, such as DescribeEndpoint."""
+        with self._translated(f"{service}:{operation}"):
+            return self._call(service, operation, members)
+
+    def find(self, service: str, operation: str, **members: Any) -> Answer | None:
+        """As ask; None if AWS says that it does not exist."""
+        with self._translated(f"{service}:{operation}"):
+            try:
+                return self._call(service, operation, members)
+            except ClientError as error:
+                if is_missing(error):
+                    return None
+                raise
+
+    def ask_all(self, service: str, operation: str, key: str, **members: Any) -> Iterator[Any]:
+        """Every item of all pages of a listing. key: the member that has the items."""
+        asked = f"{service}:{operation}"
+        client = self.client(service)
+        with self._translated(asked):
+            paginator = client.get_paginator(xform_name(operation))
+            for page in paginator.paginate(**members):
+                require_whole(page, asked)
+                yield from page.get(key, ())
+
+    def find_body(
+        self, service: str, operation: str, most: int, **members: Any
+    ) -> tuple[bytes, Answer] | None:
+        """As find, for an answer with a Body: the body and the answer.
+
+        Of a body that is longer than `most`, one byte more than that.
+        """
+        answer = self.find(service, operation, **members)
+        if answer is None:
+            return None
+        with self._translated(f"{service}:{operation}"):
+            body = answer["Body"]
+            # botocore checks length and checksum when it finds the end, so it is read up to there.
+            return body.read(most) + body.read(1), answer
+
+    def show(self, line: str) -> None:
+        """With dry_run: say a command line that stands for several calls."""
+        if self.dry_run:
+            self._say(line)
+
+    def change(self, service: str, operation: str, **members: Any) -> Answer:
+        """A call that changes something. With dry_run say it; the answer is empty."""
+        if self.dry_run:
+            self._say(as_command_line(service, operation, members))
+            return {}
+        return self.ask(service, operation, **members)
+
+    def remove(self, service: str, operation: str, **members: Any) -> bool:
+        """As change, for a call that removes something; False if it did not exist."""
+        if self.dry_run:
+            self._say(as_command_line(service, operation, members))
+            return True
+        return self.find(service, operation, **members) is not None
+
+    def who(self) -> tuple[str, str]:
+        """The account's number, and the caller's ARN."""
+        answer = self.ask("sts", "GetCallerIdentity")
+        return str(answer["Account"]), str(answer["Arn"])
+
+    def _call(self, service: str, operation: str, members: Mapping[str, Any]) -> Answer:
+        answer: Answer = getattr(self.client(service), xform_name(operation))(**members)
+        require_whole(answer, f"{service}:{operation}")
+        return answer
+
+    @contextmanager
+    def _translated(self, asked: str) -> Iterator[None]:
+        try:
+            yield
+        except FOREIGN as error:
+            # S3's come as errors if they are not whole: botocore reads their status again.
+            if isinstance(error, ClientError):
+                require_whole(error.response, asked)
+            raise refusal_of(error, asked, self.region) from error
+
+
+def _make_session(region: str | None) -> Any:
+    """boto3's session, which shares the service models that this process has read already."""
+    inner = botocore.session.Session()
+    inner.register_component("data_loader", loader())
+    return boto3.Session(botocore_session=inner, region_name=region)
+
+
+def as_command_line(service: str, operation: str, members: Mapping[str, Any]) -> str:
+    """The call as a command line of the AWS CLI.
+
+    The CLI takes a Body (text in UTF-8) from a file, which the line writes first.
+    """
+    body = members.get("Body")
+    written = json.dumps({name: value for name, value in members.items() if name != "Body"})
+    # `aws s3` has commands of its own.
+    group, name = "s3api" if service == "s3" else service, xform_name(operation, "-")
+    line = f"aws {group} {name} --cli-input-json {shlex.quote(written)}"
+    if body is None:
+        return line
+    file = shlex.quote(str(members["Key"]).rpartition("/")[2])
+    return f"printf %s {shlex.quote(body.decode())} > {file}; {line} --body {file}"

@@ -1,0 +1,297 @@
+"""AWS's errors in sentences: what was called, what AWS said, what to do.
+
+Some of AWS's messages contain the whole request: SignatureDoesNotMatch has the canonical request
+with the session token among its headers, IncompleteSignature the Authorization header. Keys and
+tokens are taken out of every message.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,
+    CredentialRetrievalError,
+    FlexibleChecksumError,
+    HTTPClientError,
+    IncompleteReadError,
+    InvalidProxiesConfigError,
+    LoginError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    ProxyConnectionError,
+    ResponseStreamingError,
+    SSLError,
+    SSOError,
+    TokenRetrievalError,
+)
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
+
+from merlin_deploy.errors import (
+    AlreadyThere,
+    CallRefused,
+    DeployError,
+    InProgress,
+    MissingRight,
+    NoAnswer,
+    NotThere,
+    QuotaReached,
+    Unreachable,
+)
+
+_HIDDEN = "…"
+#: Characters that are shown, and that are searched for secrets; AWS writes some hundred.
+_MOST_CHARACTERS, _MOST_READ = 2000, 100_000
+#: IAM, "Unique identifiers": keys, and whom temporary ones are of; AWS's have 16 or more characters
+#: behind the prefix.
+_IDS = re.compile(r"\b(AKIA|ASIA|ABIA|ACCA|AROA|AIDA)[A-Z0-9]{12,}\b")
+#: Names with their values, in headers, in queries and in canonical requests.
+_NAMED = re.compile(
+    r"(?i)\b(Credential|Signature|AWSAccessKeyId|X-Amz-Security-Token|X-Amz-Credential"
+    r"|X-Amz-Signature|SecurityToken|SessionToken|SecretAccessKey|Authorization)"
+    r"""(['"]?\s*[=:]\s*)(?!HIDDEN)(AWS4-HMAC-SHA256\s*|b?['"])?[^\s,&'"<>]+""".replace(
+        "HIDDEN", _HIDDEN
+    )
+)
+#: The signed request, up to the message's end.
+_REQUEST = re.compile(r"(?is)\s*The (Canonical String|String-to-Sign) for this request\b.*")
+
+
+def one_line(words: object) -> str:
+    """A message in one line, without secrets and without a full stop at its end."""
+    shown = _REQUEST.sub("", str(words)[:_MOST_READ])
+    shown = _IDS.sub(_HIDDEN, _NAMED.sub(rf"\1\2{_HIDDEN}", shown))
+    line = " ".join(shown.split()).rstrip(".")
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"
+
+
+#: What a call may raise: AWS's errors, botocore's, those that botocore lets through (urllib3's from
+#: bodies, a circle of redirections), and those of where credentials come from (a program, a file).
+FOREIGN = (
+    ClientError,
+    BotoCoreError,
+    ResponseParserError,
+    HTTPError,
+    OSError,
+    ValueError,
+    RecursionError,
+)
+_RIGHTS = re.compile(r"(AccessDenied|NotAuthorized|UnauthorizedOperation|AuthFailure)")
+#: A HEAD's answer has no body: botocore makes a code and a message from its status.
+_HEAD_REFUSED = ("403", "Forbidden")
+_QUOTAS = re.compile(r"(ResourceLimitExceeded|LimitExceeded|QuotaExceeded|TooManyBuckets)")
+
+
+@dataclass(frozen=True)
+class _Distrust:
+    """AWS does not trust the caller. Its message is not shown, since it has the request in it."""
+
+    codes: re.Pattern[str]
+    sentence: str
+    words: re.Pattern[str] = re.compile("")
+
+
+#: The first that fits. Signature Version 4, "Troubleshooting"; S3, "List of error codes".
+_DISTRUSTS = (
+    _Distrust(
+        re.compile(r"RequestTimeTooSkewed|RequestInTheFuture|RequestExpired"),
+        "this machine's clock is minutes away from AWS's; set it",
+    ),
+    _Distrust(
+        re.compile(r"Signature|AuthFailure"),
+        "this machine's clock is minutes away from AWS's; set it",
+        re.compile(r"Signature (expired|not yet current)|skew"),
+    ),
+    _Distrust(
+        re.compile(r"ExpiredToken|TokenRefreshRequired"),
+        "the credentials have expired; get new ones, as `aws sso login` does",
+    ),
+    _Distrust(
+        re.compile(r"InvalidClientTokenId|UnrecognizedClient|InvalidAccessKeyId|InvalidToken"),
+        "AWS does not know the credentials in the region {region}; look at AWS_PROFILE, or "
+        "AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN, and whether the account has that region enabled",
+    ),
+    _Distrust(
+        re.compile(r"SignatureDoesNotMatch|InvalidSignature"),
+        "the secret key is not that of the key id, or something on the way changed the request; "
+        "look at AWS_SECRET_ACCESS_KEY, and at proxies",
+    ),
+    _Distrust(
+        re.compile(r"IncompleteSignature|MissingAuthenticationToken|^AuthorizationHeader"),
+        "the request is not signed as AWS expects it; look at AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL "
+        "and proxies",
+    ),
+)
+_MISSING = frozenset(
+    {
+        "404",
+        "NoSuchKey",
+        "NoSuchBucket",
+        "NoSuchUpload",
+        "NoSuchEntity",
+        "NoSuchTagSet",
+        "NotFound",
+        "RepositoryNotFoundException",
+        "ImageNotFoundException",
+        "ObjectNotFoundException",
+        "ResourceNotFound",
+        "ResourceNotFoundException",
+    }
+)
+_NOT_FOUND = re.compile(r"(Could not|Cannot) find")
+#: SageMaker has one code for all that it refuses: its message says why.
+_ALREADY = re.compile(r"already exist")
+_IN_PROGRESS = re.compile(r"in-progress endpoint|ConcurrentUpdate|OperationAborted")
+#: Errors that pass. ServerException is ECR's: as a refusal it would let an image go by its tag.
+_BUSY = re.compile(
+    r"(Throttl|TooManyRequests|RequestLimitExceeded|RequestThrottled|SlowDown|Internal"
+    r"|ServiceUnavailable|^ServerException$|^5\d\d$)"
+)
+
+
+@dataclass(frozen=True)
+class _OnTheWay:
+    """Errors that come before AWS's answer."""
+
+    errors: tuple[type[Exception], ...]
+    refusal: type[DeployError]
+    sentence: str
+    text: re.Pattern[str] = re.compile("")
+
+
+#: The first that fits.
+_ON_THE_WAY = (
+    _OnTheWay(
+        (
+            NoCredentialsError,
+            PartialCredentialsError,
+            CredentialRetrievalError,
+            ProfileNotFound,
+            TokenRetrievalError,
+            SSOError,
+            LoginError,
+        ),
+        Unreachable,
+        "there are no credentials that AWS would take ({words}); set AWS_PROFILE, or "
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ),
+    _OnTheWay(
+        (NoRegionError,),
+        Unreachable,
+        "no region is given: set endpoint.region, or AWS_REGION",
+    ),
+    _OnTheWay(
+        (Exception,),
+        Unreachable,
+        "{asked}: a key or a token has a character that no header can have, such as a line's end; "
+        "look at AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN",
+        # http.client's words, which show the header: a key or a token.
+        re.compile(r"Invalid header value|bytes pattern on a string-like"),
+    ),
+    _OnTheWay(
+        (SSLError,),
+        Unreachable,
+        "{asked}: no TLS with the region {region} ({words}); look at AWS_CA_BUNDLE, "
+        "AWS_ENDPOINT_URL and proxies",
+    ),
+    _OnTheWay(
+        (ProxyConnectionError, InvalidProxiesConfigError),
+        NoAnswer,
+        "{asked}: the proxy does not let it through ({words}); look at HTTPS_PROXY, HTTP_PROXY and "
+        "NO_PROXY; nothing is lost, ask again",
+    ),
+    _OnTheWay(
+        (ResponseStreamingError, IncompleteReadError, FlexibleChecksumError, HTTPError),
+        NoAnswer,
+        "{asked}: the answer broke off ({words}); look at the network; nothing is lost, ask again",
+    ),
+    _OnTheWay(
+        (ConnectionError, HTTPClientError),
+        NoAnswer,
+        "{asked}: no answer from the region {region} ({words}); look at the region's name, "
+        "AWS_ENDPOINT_URL and the network; nothing is lost, ask again",
+    ),
+)
+
+
+def is_missing(error: ClientError) -> bool:
+    """Whether AWS says that something does not exist. SageMaker has no code of its own for that."""
+    code, words = code_of(error), _words(error)
+    return code in _MISSING or (
+        code == "ValidationException" and _NOT_FOUND.search(words) is not None
+    )
+
+
+def code_of(error: ClientError) -> str:
+    """AWS's code of an error."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def refusal_of(error: Exception, asked: str, region: str) -> DeployError:
+    """error: one of FOREIGN. asked: the call, such as sagemaker:CreateModel."""
+    if isinstance(error, ClientError):
+        return _refusal_of_answer(error, asked, region)
+    if isinstance(error, RecursionError):
+        return no_aws(asked, "it is redirected without an end, or has values inside of values")
+    words = one_line(error)
+    if isinstance(error, ResponseParserError):
+        return no_aws(asked, words)
+    for row in _ON_THE_WAY:
+        if isinstance(error, row.errors) and row.text.search(str(error)):
+            return row.refusal(row.sentence.format(asked=asked, region=region, words=words))
+    if isinstance(error, BotoCoreError):
+        return CallRefused(f"{asked}: {words}", type(error).__name__)
+    return Unreachable(
+        f"{asked}: {words}; look at AWS_ENDPOINT_URL, and at where the credentials come from "
+        "(AWS_PROFILE, credential_process, AWS_WEB_IDENTITY_TOKEN_FILE)"
+    )
+
+
+def no_aws(asked: str, words: str) -> NoAnswer:
+    """Something else than AWS answered, or the answer is not whole. words: what came."""
+    return NoAnswer(
+        f"{asked}: the answer is none of AWS's ({words}); look at AWS_ENDPOINT_URL, proxies and "
+        "the network; nothing is lost, ask again"
+    )
+
+
+def _refusal_of_answer(error: ClientError, asked: str, region: str) -> DeployError:
+    code, words = code_of(error), _words(error)
+    for distrust in _DISTRUSTS:
+        if distrust.codes.search(code) and distrust.words.search(words):
+            return Unreachable(f"{asked} ({code}): {distrust.sentence.format(region=region)}")
+    # Before quotas: RequestLimitExceeded is about calls, not about what they make.
+    if _BUSY.search(code):
+        return NoAnswer(
+            f"{asked}: AWS does not manage it now ({code}): {words}; nothing is lost, ask again"
+        )
+    if _RIGHTS.search(code) or (code, words) == _HEAD_REFUSED:
+        return MissingRight(
+            f"{asked} is not allowed in {region}: {words}; `python -m deploy policy CONFIG.toml` "
+            "prints the rights that are needed"
+        )
+    if _QUOTAS.search(code):
+        return QuotaReached(
+            f"{asked}: a quota of the account is reached in {region}: {words}; ask for more in "
+            "Service Quotas, or take fewer or other instances, and call again"
+        )
+    return _class_of(error)(f"{asked}: AWS refuses it ({code}): {words}", code)
+
+
+def _class_of(error: ClientError) -> type[CallRefused]:
+    text = f"{code_of(error)}: {_words(error)}"
+    if _ALREADY.search(text):
+        return AlreadyThere
+    if _IN_PROGRESS.search(text):
+        return InProgress
+    return NotThere if is_missing(error) else CallRefused
+
+
+def _words(error: ClientError) -> str:
+    return one_line(error.response.get("Error", {}).get("Message", ""))

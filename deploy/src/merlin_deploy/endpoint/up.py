@@ -1,0 +1,202 @@
+"""`up`: make an endpoint what its configuration says; leave alone what is right already.
+
+Every step looks first, so the next call finishes one that was cut off or refused.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from merlin_deploy.aws.account import Account
+from merlin_deploy.desired.monitoring import HISTORY_TAG, STEP_TAG
+from merlin_deploy.desired.requests import Desired, Members
+from merlin_deploy.endpoint.changes import (
+    delete_endpoint,
+    deleted_meanwhile,
+    scale_endpoint,
+    update_endpoint,
+)
+from merlin_deploy.endpoint.resources import apply_alarms, apply_scaling, remove_unused_configs
+from merlin_deploy.endpoint.state import (
+    FAILED,
+    IN_SERVICE,
+    PATIENCE_S,
+    Deployed,
+    Description,
+    History,
+    Job,
+    call_patiently,
+    describe_config,
+    digest_of,
+    find_settled,
+    pauses,
+    set_tags,
+    variant_of,
+    wait_until_settled,
+    write_history,
+)
+from merlin_deploy.errors import AlreadyThere, DeployError, DeploymentFailed, NotThere
+
+#: Of the containers' log: so many streams, and lines of each.
+_STREAMS, _LINES = 2, 15
+
+
+def bring_up(job: Job, desired: Desired, *, keep: int) -> None:
+    """keep: how many former configurations stay for `rollback`. Raises DeployError."""
+    account, name, say = job.account, job.name, job.say
+    deployed = find_settled(job)
+    if deployed is not None and deployed.status == FAILED:
+        say(f"the endpoint {name} is Failed ({_reason(deployed.description)}): it is made anew")
+        delete_endpoint(job)
+        deployed = None
+    _create_model(job, desired)
+    _create_config(job, desired)
+    # Before the endpoint: an update may name them as those that end it.
+    apply_alarms(account, name, desired.alarms, say)
+    tags = {tag["Key"]: tag["Value"] for tag in desired.tags}
+    if deployed is None:
+        _create_endpoint(job, desired)
+    elif deployed.config_name != desired.config_name:
+        _update(job, desired, deployed, tags, keep)
+    else:
+        say(f"the endpoint {name} has {desired.config_name} already")
+        _apply_count(job, desired, deployed)
+        set_tags(account, deployed, {**tags, STEP_TAG: ""})
+    finish(job, desired.config_name, desired.target, desired.policy)
+    if not account.dry_run:
+        remove_unused_configs(account, name, say)
+
+
+def finish(job: Job, config_name: str, target: Members | None, policy: Members | None) -> None:
+    """Wait until the endpoint serves by this configuration, then apply its autoscaling.
+
+    If the endpoint did not take it, the former configuration still serves: autoscaling, which an
+    update may have taken away, is applied all the same. Raises DeploymentFailed then.
+    """
+    account, name = job.account, job.name
+    if account.dry_run:
+        apply_scaling(account, name, target, policy, job.say)
+        return
+    endpoint = _wait_until_seen(job, config_name)
+    is_serving = endpoint["EndpointStatus"] == IN_SERVICE
+    if is_serving and endpoint["EndpointConfigName"] == config_name:
+        apply_scaling(account, name, target, policy, job.say)
+        return
+    for line in read_last_log_lines(account, name):
+        job.say(f"  {line}")
+    if not is_serving:
+        raise DeploymentFailed(
+            f"the endpoint {name} is {endpoint['EndpointStatus']} ({_reason(endpoint)}); correct "
+            "what it says, then `up` again, or `down`"
+        )
+    try:
+        apply_scaling(account, name, target, policy, job.say)
+    except DeployError as error:
+        job.say(f"autoscaling: {error}")
+    raise DeploymentFailed(
+        f"the endpoint {name} did not take {config_name} ({_reason(endpoint)}) and serves "
+        f"{endpoint['EndpointConfigName']} as before; correct what it says, then `up` again"
+    )
+
+
+def read_last_log_lines(account: Account, endpoint_name: str) -> list[str]:
+    """Lines of the instances that wrote last; none without a log, or the right to read it."""
+    group = f"/aws/sagemaker/Endpoints/{endpoint_name}"
+    lines: list[str] = []
+    with suppress(DeployError):
+        answer = account.find(
+            "logs",
+            "DescribeLogStreams",
+            logGroupName=group,
+            orderBy="LastEventTime",
+            descending=True,
+            limit=_STREAMS,
+        )
+        for stream in (answer or {}).get("logStreams", ()):
+            name = stream["logStreamName"]
+            events = account.ask(
+                "logs", "GetLogEvents", logGroupName=group, logStreamName=name, limit=_LINES
+            )
+            lines += [f"{name}: {event['message'].rstrip()}" for event in events["events"]]
+    return lines
+
+
+def _wait_until_seen(job: Job, config_name: str) -> Description:
+    """The settled endpoint; AWS may not show an update of a moment ago yet."""
+    start = time.monotonic()
+    for pause in pauses():
+        endpoint = wait_until_settled(job, appears=True)
+        if endpoint is None:
+            raise deleted_meanwhile(job.name)
+        is_stale = (
+            endpoint["EndpointStatus"] == IN_SERVICE
+            and endpoint["EndpointConfigName"] != config_name
+            and "FailureReason" not in endpoint
+        )
+        if not is_stale or time.monotonic() - start > PATIENCE_S:
+            return endpoint
+        time.sleep(pause)
+    raise AssertionError("the pauses have no end")
+
+
+def _reason(endpoint: Description) -> str:
+    return str(endpoint.get("FailureReason") or "SageMaker gives no reason").rstrip(".")
+
+
+def _create_model(job: Job, desired: Desired) -> None:
+    """Its name is a digest of its content: a model of that name is right."""
+    name = desired.model_name
+    if job.account.find("sagemaker", "DescribeModel", ModelName=name) is None:
+        with suppress(AlreadyThere):
+            job.account.change("sagemaker", "CreateModel", **desired.model, Tags=list(desired.tags))
+        job.say(f"model {name}: created")
+
+
+def _create_config(job: Job, desired: Desired) -> None:
+    """As a model's, its name is a digest of its content."""
+    name = desired.config_name
+    if describe_config(job.account, name) is None:
+        members = {**desired.endpoint_config, "Tags": list(desired.tags)}
+        with suppress(AlreadyThere):
+            call_patiently(
+                lambda: job.account.change("sagemaker", "CreateEndpointConfig", **members),
+                NotThere,
+            )
+        job.say(f"endpoint configuration {name}: created")
+
+
+def _create_endpoint(job: Job, desired: Desired) -> None:
+    history = write_history(History((digest_of(desired.config_name),)))
+    members = {
+        "EndpointName": job.name,
+        "EndpointConfigName": desired.config_name,
+        "Tags": [*desired.tags, {"Key": HISTORY_TAG, "Value": history}],
+    }
+    # If another `up` is first, the next step looks at what it made.
+    with suppress(AlreadyThere):
+        call_patiently(
+            lambda: job.account.change("sagemaker", "CreateEndpoint", **members), NotThere
+        )
+    job.say(f"endpoint {job.name}: is created, which takes minutes on AWS")
+
+
+def _update(
+    job: Job, desired: Desired, deployed: Deployed, tags: dict[str, str], keep: int
+) -> None:
+    newest = digest_of(desired.config_name)
+    history = deployed.history.with_newest(deployed.digest, newest, keep)
+    # First: a call that is cut off afterwards has lost nothing that `rollback` needs.
+    set_tags(job.account, deployed, {**tags, HISTORY_TAG: write_history(history), STEP_TAG: ""})
+    job.say(f"endpoint {job.name}: {deployed.config_name} → {desired.config_name}")
+    update_endpoint(
+        job, desired.config_name, desired.deployment, keep_count=desired.target is not None
+    )
+
+
+def _apply_count(job: Job, desired: Desired, deployed: Deployed) -> None:
+    """Without autoscaling the count is the configuration's, whoever has changed it."""
+    count = variant_of(desired.endpoint_config)["InitialInstanceCount"]
+    if desired.target is None and deployed.desired_count not in (count, None):
+        job.say(f"instances: {deployed.desired_count} → {count}")
+        scale_endpoint(job, count)

@@ -1,0 +1,263 @@
+"""Send one request with boto3, once: a measurement and a message are about one answer.
+
+Names of errors: the service model of sagemaker-runtime. Throttling is every service's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError, ReadTimeoutError
+from urllib3.exceptions import HTTPError
+
+from merlin_deploy.archives.aliases import list_names, read_aliases, read_place, require_target
+from merlin_deploy.aws.account import Account
+from merlin_deploy.aws.refusals import FOREIGN, code_of, one_line, refusal_of
+from merlin_deploy.config.sections import Config
+from merlin_deploy.errors import CallRefused, DeployError, Refused, Unreachable
+from merlin_deploy.invoke.bodies import Body
+from merlin_deploy.terminal import show_count, show_ms
+
+_ASKED = "sagemaker:InvokeEndpoint"
+_MS = 1000.0
+#: A request waits up to 60 s for a cold archive, and 60 more for its answer (the container's
+#: contract and InvokeEndpoint, both AWS's).
+_READ_S = 130.0
+#: The container's status if it did not answer in time.
+_NO_STATUS = 0
+#: By the container's status: what to do.
+_CURES = {
+    _NO_STATUS: "send fewer rows, or look at ModelLatency in `status`",
+    503: "it restarts, or a feature store is down: ask again",
+    507: "the instance lacks memory for it: take a larger instances.type, or fewer archives",
+}
+#: How the container's sentences on an archive begin: a path in it, or the model that did not load.
+_ON_ARCHIVE = re.compile(
+    r"['\"]?/.+?: |the (?:called model|model|step) .+? (?:failed to load|is not loaded): "
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Who is asked. target_model: None for a single-model endpoint."""
+
+    endpoint_name: str
+    target_model: str | None
+
+    def __str__(self) -> str:
+        return self.target_model or self.endpoint_name
+
+
+@dataclass(frozen=True)
+class Answer:
+    """variant: InvokedProductionVariant."""
+
+    content: bytes
+    content_type: str
+    variant: str
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """parts come while they are read; reading them raises DeployError."""
+
+    parts: Iterator[bytes]
+    variant: str
+
+
+def choose_target(
+    account: Account, config: Config, model: str | None, target_model: str | None
+) -> Target:
+    """model: a name of `put --as`, needless if there is only one. Raises DeployError."""
+    name, single = config.endpoint.name, config.endpoint.single_model
+    if single is not None:
+        if target_model is not None or model not in (None, single):
+            raise Refused(
+                f"the endpoint {name} serves {single} alone (endpoint.single_model); leave "
+                "--model and --target-model out"
+            )
+        return Target(name, None)
+    if target_model is not None:
+        return Target(name, target_model)
+    place = read_place(config.endpoint.archives)
+    aliases = read_aliases(account, place)
+    if model is None and len(aliases.targets) == 1:
+        model = next(iter(aliases.targets))
+    if model is None:
+        names = list_names(aliases)
+        if not aliases.targets:
+            names = "none yet: `put ARCHIVE --as NAME` makes one"
+        raise Refused(f"no archive is named; give --model NAME: {names}")
+    return Target(name, require_target(aliases, model, place))
+
+
+def send(account: Account, target: Target, body: Body) -> Answer:
+    """InvokeEndpoint. Raises DeployError."""
+    with _translated(account, target):
+        answer = _make_client(account).invoke_endpoint(**_make_members(target, body))
+        content = answer["Body"].read()
+    return Answer(content, answer.get("ContentType", ""), answer.get("InvokedProductionVariant"))
+
+
+def stream(account: Account, target: Target, body: Body) -> Streamed:
+    """InvokeEndpointWithResponseStream, which has no TargetModel. Raises DeployError."""
+    with _translated(account, target):
+        members = _make_members(target, body)
+        answer = _make_client(account).invoke_endpoint_with_response_stream(**members)
+    parts = _read_parts(account, target, answer["Body"])
+    return Streamed(parts, answer.get("InvokedProductionVariant"))
+
+
+def write_times(seconds: Sequence[float]) -> str:
+    """Percentiles of one or more answers; the first apart, since it may have waited for a load."""
+    first = show_ms(seconds[0] * _MS)
+    if len(seconds) == 1:
+        return first
+    p50, p99 = (show_ms(percentile(seconds, share) * _MS) for share in (0.5, 0.99))
+    return f"{show_count(len(seconds))} answers: p50 {p50}, p99 {p99}; the first {first}"
+
+
+def percentile(seconds: Sequence[float], share: float) -> float:
+    """By nearest rank."""
+    return sorted(seconds)[max(0, math.ceil(share * len(seconds)) - 1)]
+
+
+def _make_client(account: Account) -> Any:
+    return account.client("sagemaker-runtime", attempts=1, read_s=_READ_S)
+
+
+def _make_members(target: Target, body: Body) -> dict[str, Any]:
+    archive = {} if target.target_model is None else {"TargetModel": target.target_model}
+    return {
+        "EndpointName": target.endpoint_name,
+        "ContentType": body.content_type,
+        "Body": body.content,
+        **archive,
+    }
+
+
+def _read_parts(account: Account, target: Target, events: Any) -> Iterator[bytes]:
+    with _translated(account, target), contextlib.closing(events):
+        for event in events:
+            if "PayloadPart" in event:
+                yield event["PayloadPart"]["Bytes"]
+
+
+@contextlib.contextmanager
+def _translated(account: Account, target: Target) -> Iterator[None]:
+    try:
+        yield
+    except HTTPError as error:  # botocore's event streams let urllib3's errors through
+        raise Unreachable(f"{target}: the answer broke off ({error}); ask again") from error
+    except FOREIGN as error:
+        raise refusal_of_invocation(error, target, account.region) from error
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """AWS's code, in lower case, and message; the sentence on them."""
+
+    codes: tuple[str, ...]
+    sentence: str
+    message: re.Pattern[str] = re.compile("")
+
+
+_VALIDATION = ("validationerror", "validationexception")
+#: The first that fits.
+_REFUSALS = (
+    _Refusal(
+        ("modelnotreadyexception",),
+        "{target} is not ready: it is still being downloaded or loaded, and that goes on; ask "
+        "again in some seconds ({words})",
+    ),
+    _Refusal(
+        _VALIDATION,
+        "there is no endpoint {endpoint} ({words}); `up CONFIG.toml` makes it",
+        re.compile(r"Endpoint \S+ of account \d+ not found"),
+    ),
+    _Refusal(
+        _VALIDATION,
+        "the endpoint does not get the archive {target} ({words}); `put` uploads it, and `policy "
+        "CONFIG.toml` prints what the role needs to read it",
+        re.compile(r"Failed to download model data"),
+    ),
+    _Refusal(
+        _VALIDATION,
+        "the endpoint {endpoint} is not of the kind that CONFIG.toml says ({words}); look at "
+        "endpoint.single_model, or `up` again",
+        re.compile(r"target model header|TARGET_MODEL_HEADER", re.IGNORECASE),
+    ),
+    _Refusal(
+        ("throttlingexception", "toomanyrequestsexception"),
+        "{target}: AWS takes no more requests at this rate ({words}); send fewer at once, or ask "
+        "for a higher quota of InvokeEndpoint",
+    ),
+    _Refusal(
+        ("serviceunavailable",),
+        "{target}: no instance takes the request ({words}); ask again, and look at `status`: more "
+        "instances, if that happens often",
+    ),
+    _Refusal(
+        ("modelstreamerror", "internalstreamfailure"),
+        "{target}: the answer broke off while it came ({words}); ask again",
+    ),
+)
+
+
+def refusal_of_invocation(error: Exception, target: Target, region: str) -> DeployError:
+    """error: one of FOREIGN."""
+    if isinstance(error, ReadTimeoutError):
+        return Unreachable(
+            f"{target}: no answer in time; a load that has begun goes on: ask again, and look at "
+            "`status`"
+        )
+    if not isinstance(error, ClientError):
+        return refusal_of(error, _ASKED, region)
+    code, words = code_of(error), one_line(error.response.get("Error", {}).get("Message", ""))
+    if code == "ModelError":
+        return CallRefused(_explain_model_error(error.response, target, words), code)
+    for row in _REFUSALS:
+        if code.lower() in row.codes and row.message.search(words):
+            endpoint = target.endpoint_name
+            sentence = row.sentence.format(target=target, endpoint=endpoint, words=words)
+            return CallRefused(sentence, code)
+    return refusal_of(error, _ASKED, region)
+
+
+def _explain_model_error(response: Any, target: Target, words: str) -> str:
+    """The container's answer, or the lack of one. words: AWS's."""
+    status = response.get("OriginalStatusCode")
+    sentence = _read_sentence(response.get("OriginalMessage")) or words
+    cure = _CURES.get(status)
+    if cure is None:
+        is_refused = isinstance(status, int) and 400 <= status < 500
+        cure = _find_fault(sentence) if is_refused else _name_log(response)
+    answers = "does not answer in time" if status == _NO_STATUS else f"answers {status}"
+    return f"{target} {answers}: {sentence}; {cure}"
+
+
+def _find_fault(sentence: str) -> str:
+    if _ON_ARCHIVE.match(sentence):
+        return "correct the archive and `put` it again, or take an image that has what it needs"
+    return "correct the request"
+
+
+def _name_log(response: Any) -> str:
+    arn = str(response.get("LogStreamArn") or "")
+    group = arn.partition(":log-group:")[2].partition(":")[0]
+    return f"the log group {group} has more" if group else "its log has more"
+
+
+def _read_sentence(answer: Any) -> str:
+    """The container's sentence, from {"error": sentence} as its contract has it."""
+    try:
+        sentence = json.loads(answer)["error"]
+    except (ValueError, TypeError, KeyError):
+        sentence = answer or ""
+    return one_line(sentence)

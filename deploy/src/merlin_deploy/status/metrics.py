@@ -1,0 +1,160 @@
+"""All metrics of `status` in one GetMetricData call, and how to read its answer. No I/O.
+
+Names, units and statistics: AWS, "Amazon SageMaker AI metrics in Amazon CloudWatch". Times are
+microseconds. Each instance reports LoadedModelCount once a minute, so the sum is that of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from merlin_deploy.desired.monitoring import VARIANT
+from merlin_deploy.status.report import TrafficPart
+
+_MINUTE_S = 60
+_MICROSECONDS = 1000.0
+_INVOCATIONS, _INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
+#: Into so many periods the time is cut for percentiles.
+_PERIODS = 12
+#: By the query's id: namespace, metric, statistic. All of a minute.
+_BY_MINUTE = {
+    "invocations": (_INVOCATIONS, "Invocations", "Sum"),
+    "errors4xx": (_INVOCATIONS, "Invocation4XXErrors", "Sum"),
+    "errors5xx": (_INVOCATIONS, "Invocation5XXErrors", "Sum"),
+    "hits": (_INVOCATIONS, "ModelCacheHit", "Sum"),
+    "lookups": (_INVOCATIONS, "ModelCacheHit", "SampleCount"),
+    "waits": (_INVOCATIONS, "ModelLoadingWaitTime", "Sum"),
+    "waiting": (_INVOCATIONS, "ModelLoadingWaitTime", "SampleCount"),
+    "loaded": (_INSTANCES, "LoadedModelCount", "Sum"),
+    "loadedeach": (_INSTANCES, "LoadedModelCount", "Average"),
+}
+#: Of a longer period each.
+_BY_PERIOD = {
+    "p50": (_INVOCATIONS, "ModelLatency", "p50"),
+    "p99": (_INVOCATIONS, "ModelLatency", "p99"),
+    "answers": (_INVOCATIONS, "ModelLatency", "SampleCount"),
+}
+#: Of one query: its values by when their periods begin, oldest first.
+Series = Mapping[datetime, float]
+
+
+@dataclass(frozen=True)
+class Span:
+    """The last minutes, the current one among them."""
+
+    now: datetime
+    minutes: int
+
+    @property
+    def end(self) -> datetime:
+        """When the current minute is over."""
+        whole = math.floor(self.now.timestamp() / _MINUTE_S) + 1
+        return datetime.fromtimestamp(whole * _MINUTE_S, timezone.utc)
+
+    @property
+    def start(self) -> datetime:
+        """When the first minute begins."""
+        return self.end - timedelta(minutes=self.minutes)
+
+    @property
+    def period_minutes(self) -> int:
+        """One percentile is of so many minutes."""
+        return max(1, self.minutes // _PERIODS)
+
+
+def make_queries(endpoint_name: str, span: Span) -> dict[str, Any]:
+    """GetMetricData's members."""
+    period_s = span.period_minutes * _MINUTE_S
+    queries = [
+        *(_query(endpoint_name, name, *of, _MINUTE_S) for name, of in _BY_MINUTE.items()),
+        *(_query(endpoint_name, name, *of, period_s) for name, of in _BY_PERIOD.items()),
+    ]
+    # CloudWatch cuts time at multiples of a period.
+    start = math.floor(span.start.timestamp() / period_s) * period_s
+    return {
+        "MetricDataQueries": queries,
+        "StartTime": datetime.fromtimestamp(start, timezone.utc),
+        "EndTime": span.end,
+        "ScanBy": "TimestampAscending",
+    }
+
+
+def read_answer(results: Sequence[Mapping[str, Any]], span: Span) -> TrafficPart:
+    """results: MetricDataResults of all pages."""
+    series: dict[str, dict[datetime, float]] = {name: {} for name in (*_BY_MINUTE, *_BY_PERIOD)}
+    for result in results:
+        pairs = zip(result["Timestamps"], result["Values"], strict=True)
+        series[result["Id"]].update(pairs)
+    for name in _BY_MINUTE:
+        series[name] = {at: it for at, it in series[name].items() if at >= span.start}
+    totals = {name: sum(series[name].values()) for name in _BY_MINUTE}
+    waited_us = _ratio(totals["waits"], totals["waiting"])
+    loaded = _newest_whole(series["loaded"], span)
+    return TrafficPart(
+        minutes=span.minutes,
+        start=span.start,
+        invocations=round(totals["invocations"]),
+        invocations_by_minute=_each_minute(series["invocations"], span),
+        errors_4xx=round(totals["errors4xx"]),
+        errors_5xx=round(totals["errors5xx"]),
+        cache_hit_ratio=_ratio(totals["hits"], totals["lookups"]),
+        loaded_models=None if loaded is None else round(loaded),
+        loaded_models_per_instance=_newest_whole(series["loadedeach"], span),
+        latency_p50_ms=_in_ms(_middle(series["p50"], series["answers"])),
+        latency_p99_ms=_in_ms(max(series["p99"].values(), default=None)),
+        latency_period_minutes=span.period_minutes,
+        loading_wait_ms=_in_ms(waited_us),
+    )
+
+
+def _query(
+    endpoint_name: str, name: str, namespace: str, metric: str, statistic: str, period_s: int
+) -> dict[str, Any]:
+    dimensions = {"EndpointName": endpoint_name, "VariantName": VARIANT}
+    return {
+        "Id": name,
+        "MetricStat": {
+            "Metric": {
+                "Namespace": namespace,
+                "MetricName": metric,
+                "Dimensions": [{"Name": key, "Value": it} for key, it in dimensions.items()],
+            },
+            "Period": period_s,
+            "Stat": statistic,
+        },
+        "ReturnData": True,
+    }
+
+
+def _each_minute(series: Series, span: Span) -> tuple[int, ...]:
+    minutes = (span.start + timedelta(minutes=number) for number in range(span.minutes))
+    return tuple(round(series.get(minute, 0.0)) for minute in minutes)
+
+
+def _newest_whole(series: Series, span: Span) -> float | None:
+    """The minute before the current one, in which some instances may not have reported yet."""
+    current = span.end - timedelta(minutes=1)
+    whole = [at for at in series if at < current] or list(series)
+    return series[max(whole)] if whole else None
+
+
+def _middle(values: Series, counts: Series) -> float | None:
+    """The median of values, each as often as its count."""
+    half, seen = sum(counts.get(at, 1.0) for at in values) / 2, 0.0
+    for at in sorted(values, key=lambda at: values[at]):
+        seen += counts.get(at, 1.0)
+        if seen >= half:
+            return values[at]
+    return None
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _in_ms(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds / _MICROSECONDS

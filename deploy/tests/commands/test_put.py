@@ -1,0 +1,276 @@
+"""`put`, and what names mean afterwards, on the control plane."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.tests.support.aws_faults import Fault, FaultyAws
+from deploy.tests.support.commands import deploy, write_config
+from deploy.tests.support.runs import run_here
+from tests.support.container import ROOT
+from tests.support.control_plane import ControlPlane
+from tests.support.simulator import archive, fake_model
+from tests.support.stored_archives import (
+    BUCKET,
+    aliases_of,
+    keys_of,
+    large_archive,
+    state_of,
+    uploads_of,
+)
+
+MERLIN = ROOT / "examples/merlin"
+
+
+def test_the_whole_way(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """New content is served at the next request by its name, and goes back by one command."""
+    config, request = write_config(tmp_path, "way"), tmp_path / "request.json"
+    request.write_text('{"inputs": []}')
+
+    def answer() -> Any:
+        capsys.readouterr()
+        asked = ("--model", "shop-a", "--request", request)
+        assert run_here(aws, "invoke", config, more=asked) == ""
+        return json.loads(capsys.readouterr().out)["answer"]
+
+    for number in ("first", "second", "third"):
+        made = fake_model(tmp_path, f"{number}.tar.gz")
+        assert run_here(aws, "put", config, more=(made, "--as", "shop-a", "--no-check")) == ""
+        said = capsys.readouterr().out
+        assert f"python -m deploy invoke {config} --model shop-a --request FILE" in said
+        if number == "first":
+            assert run_here(aws, "up", config) == ""
+        assert answer() == f"{number}.tar.gz"
+    for number in ("second", "first"):
+        assert run_here(aws, "rollback", config, more=("--archive", "shop-a")) == ""
+        (target, *_) = aliases_of(plane, "way")["shop-a"]
+        assert f"shop-a means {target} again" in capsys.readouterr().out
+        assert answer() == f"{number}.tar.gz"
+    said = run_here(aws, "rollback", config, more=("--archive", "shop-a"))
+    assert said.startswith(f"shop-a has meant no other archive before {target}")
+    assert len(keys_of(plane, "way")) == 4
+
+
+def test_a_single_model_endpoint_takes_its_archive_over_with_up(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which `put` says; and nothing that an instance would download is pruned."""
+    config, request = write_config(tmp_path, "one", single_model="shop-a"), tmp_path / "request"
+    request.write_text('{"inputs": []}')
+    for number in ("first", "second"):
+        made = fake_model(tmp_path, f"{number}.tar.gz")
+        assert run_here(aws, "put", config, more=(made, "--as", "shop-a", "--no-check")) == ""
+        assert f"python -m deploy up {config}  #" in capsys.readouterr().out
+        assert run_here(aws, "up", config) == ""
+        capsys.readouterr()
+        assert run_here(aws, "invoke", config, more=("--request", request)) == ""
+        assert json.loads(capsys.readouterr().out)["answer"] == f"{number}.tar.gz"
+    assert run_here(aws, "put", config, more=(made, "--as", "shop-a", "--no-check")) == ""
+    assert f"python -m deploy invoke {config} --request FILE" in capsys.readouterr().out
+    assert run_here(aws, "rollback", config, more=("--archive", "shop-a")) == ""
+    assert f"python -m deploy up {config}  #" in capsys.readouterr().out
+    before = keys_of(plane, "one")
+    assert run_here(aws, "archives", config, more=("--prune", "--min-age", "0")) == ""
+    assert keys_of(plane, "one") == before
+    capsys.readouterr()
+    assert run_here(aws, "archives", config) == ""
+    assert "a single-model endpoint has it" in capsys.readouterr().out
+
+
+def test_folders_are_checked_and_packed(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of exports is each of them; what is there is not sent again."""
+    config, folder = write_config(tmp_path, "folders"), tmp_path / "exports"
+    for name in ("dense", "session"):
+        shutil.copytree(MERLIN / name / "repository", folder / name)
+    (folder / "notes.txt").write_text("of nobody's interest")
+    assert run_here(aws, "put", config, more=(folder, "--dry-run")) == ""
+    assert aws.changes == []
+    dry = capsys.readouterr().out.splitlines()
+    assert dry[0] == f"python -m ensemble_tools pack {folder}/dense -o dense.tar.gz"
+    assert dry[1].startswith("aws s3 cp dense.tar.gz s3://models/folders/archives/dense/")
+    assert dry[4].startswith('printf %s \'{"aliases": ')
+    assert dry[4].endswith("--body aliases.json")
+    assert run_here(aws, "put", config, more=(folder,)) == ""
+    said = capsys.readouterr().out
+    assert said.count(", uploaded\n") == 2
+    assert said.splitlines()[-2].endswith(" kB: 2 uploaded, 0 were there")
+    made = keys_of(plane, "folders")
+    assert [key.split("/")[1] for key in made[1:]] == ["dense", "session"]
+    assert run_here(aws, "put", config, more=(folder / "dense", folder / "session")) == ""
+    assert capsys.readouterr().out.count(", is there\n") == 2
+    assert aws.changes == []
+    assert keys_of(plane, "folders") == made
+
+
+def test_one_refusal_stops_all_before_the_first_upload(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path
+) -> None:
+    """Every refusal is told, in the words of `pack`."""
+    config = write_config(tmp_path, "refusals")
+    broken, odd = tmp_path / "broken.tar.gz", tmp_path / "odd"
+    broken.write_bytes(b"nothing")
+    odd.mkdir()
+    (odd / "notes.txt").touch()
+    (odd / "1.tar.gz").write_bytes(b"nothing")
+    good = MERLIN / "dense/repository"
+    said = run_here(aws, "put", config, more=(good, broken, odd))
+    first, second, last = said.splitlines()
+    assert first.startswith(f"broken: {broken}: it is no archive, or a damaged one")
+    assert second.startswith(f"1: {odd}/1.tar.gz: it is no archive")
+    assert last == "nothing was put; --no-check puts them as they are"
+    assert aws.changes == []
+
+
+def test_a_bucket_that_is_not_there(aws: FaultyAws, tmp_path: Path) -> None:
+    """Is told before any work, with the command that makes it."""
+    config = write_config(tmp_path, "nowhere", archives="s3://there-is-none/shop/")
+    said = run_here(aws, "put", config, more=(large_archive(tmp_path, "a"),))
+    assert said == (
+        "there is no bucket there-is-none; `aws s3 mb s3://there-is-none --region us-east-1` "
+        "makes it, or correct endpoint.archives"
+    )
+
+
+def test_two_at_once_lose_nothing(plane: ControlPlane, aws: FaultyAws, tmp_path: Path) -> None:
+    """Whoever writes the table second writes it on what the first has written."""
+    config = write_config(tmp_path, "both")
+    ours, theirs = (fake_model(tmp_path, f"{name}.tar.gz") for name in ("ours", "theirs"))
+
+    def put_theirs() -> None:
+        deploy(plane, "put", config, theirs, "--no-check")
+
+    at = Fault("PUT /models/both/aliases.json", before_act=put_theirs)
+    assert run_here(aws, "put", config, at, more=(ours, "--no-check")) == ""
+    assert at.met == 2
+    assert set(aliases_of(plane, "both")) == {"ours", "theirs"}
+
+
+def test_two_at_once_of_the_same_content(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path
+) -> None:
+    """The first that is done clears the other's upload away, which finds that all is there."""
+    config, made = write_config(tmp_path, "same"), large_archive(tmp_path, "large")
+
+    def put_it() -> None:
+        deploy(plane, "put", config, made, "--no-check")
+
+    # Two parts are there by then.
+    at = Fault(after=3, before_act=put_it)
+    assert run_here(aws, "put", config, at, more=(made, "--no-check")) == ""
+    assert len(keys_of(plane, "same")) == 2
+    assert uploads_of(plane, "same") == []
+
+
+def test_a_file_that_changes_meanwhile_is_not_kept(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path
+) -> None:
+    """No archive lies under a digest that is not its own."""
+    config, made = write_config(tmp_path, "changes"), large_archive(tmp_path, "large")
+
+    def change() -> None:
+        with made.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"!")
+
+    said = run_here(aws, "put", config, Fault(before_act=change), more=(made, "--no-check"))
+    assert said.startswith(f"{made} was changed while it was uploaded; nothing of it was kept")
+    assert state_of(plane, "changes") == ([], {}, [])
+
+
+def test_keys_of_kms_encrypt_archives_and_table(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that are sent at once, those in parts, and the dry run's lines."""
+    config = write_config(tmp_path, "kms", '[encryption]\narchives_key = "alias/shop"')
+    made = (fake_model(tmp_path, "small.tar.gz"), large_archive(tmp_path, "large"))
+    assert run_here(aws, "put", config, more=(*made, "--no-check", "--dry-run")) == ""
+    assert capsys.readouterr().out.count("--sse aws:kms --sse-kms-key-id alias/shop") == 2
+    assert run_here(aws, "put", config, more=(*made, "--no-check")) == ""
+    s3 = plane.client("s3")
+    for key in keys_of(plane, "kms"):
+        found = s3.head_object(Bucket=BUCKET, Key=f"kms/{key}")
+        assert (found["ServerSideEncryption"], found["SSEKMSKeyId"]) == ("aws:kms", "alias/shop")
+
+
+def test_a_table_that_breaks_off_is_one_sentence(aws: FaultyAws, tmp_path: Path) -> None:
+    """And so is one that says something else."""
+    config, made = write_config(tmp_path, "breaks"), fake_model(tmp_path, "shop-a.tar.gz")
+    assert run_here(aws, "put", config, more=(made, "--no-check")) == ""
+    half = Fault("GET /models/breaks/aliases.json", half=True)
+    said = run_here(aws, "put", config, half, more=(made, "--no-check"))
+    assert said.startswith("s3:GetObject: the answer broke off (")
+    assert half.met == 1
+
+
+def test_archives_are_listed_and_pruned(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What no name means or meant goes, and nothing else; what is young stays."""
+    config, s3 = write_config(tmp_path, "pruned"), plane.client("s3")
+    for number in ("first", "second", "third"):
+        made = fake_model(tmp_path, f"{number}.tar.gz")
+        assert run_here(aws, "put", config, more=(made, "--as", "shop-a", "--no-check")) == ""
+    assert run_here(aws, "rollback", config, more=("--archive", "shop-a")) == ""
+    current, former = aliases_of(plane, "pruned")["shop-a"]
+    s3.put_object(Bucket=BUCKET, Key="pruned/archives/shop-a/mine.tar.gz", Body=b"mine")
+    s3.create_multipart_upload(Bucket=BUCKET, Key="pruned/archives/shop-a/cut.tar.gz")
+    before = keys_of(plane, "pruned")
+    capsys.readouterr()
+    assert run_here(aws, "archives", config) == ""
+    said = capsys.readouterr().out.splitlines()
+    rows = [re.split(" {2,}", line.strip()) for line in said[1:-1]]
+    told = {row[-4]: row[-1] for row in rows}
+    (unnamed,) = set(told) - {current, former, "shop-a/mine.tar.gz"}
+    assert told == {
+        current: "current",
+        former: "former",
+        unnamed: "no name means it",
+        "shop-a/mine.tar.gz": "not from put",
+    }
+    assert said[-1].startswith("4 archives, ")
+    assert run_here(aws, "archives", config, more=("--prune",)) == ""
+    assert keys_of(plane, "pruned") == before
+    dry = ("--prune", "--min-age", "0", "--dry-run")
+    assert run_here(aws, "archives", config, more=dry) == ""
+    assert aws.changes == []
+    assert run_here(aws, "archives", config, more=("--prune", "--min-age", "0")) == ""
+    left = {f"archives/{current}", f"archives/{former}", "archives/shop-a/mine.tar.gz"}
+    assert set(keys_of(plane, "pruned")) == {"aliases.json", *left}
+    assert uploads_of(plane, "pruned") == []
+
+
+def test_no_temporary_file_is_left(
+    aws: FaultyAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is put or refused; and a place without room is told."""
+    config, rooms = write_config(tmp_path, "temporary"), tmp_path / "rooms"
+    rooms.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(rooms))
+    assert run_here(aws, "put", config, more=(MERLIN / "dense/repository", "--as", "a")) == ""
+    fault = Fault(code="AccessDenied")
+    said = run_here(aws, "put", config, fault, more=(MERLIN / "session/repository", "--as", "b"))
+    assert "s3:PutObject is not allowed in us-east-1" in said
+    assert list(rooms.iterdir()) == []
+    rooms.rmdir()
+    said = run_here(aws, "put", config, more=(MERLIN / "dense/repository", "--as", "a"))
+    assert said.endswith("temporary files want a directory with room: set TMPDIR")
+
+
+def test_an_archive_moves_no_cursor(plane: ControlPlane, tmp_path: Path) -> None:
+    """What stands in it is quoted as text in its refusal."""
+    made = archive(tmp_path / "shop-a.tar.gz", {"m/config.pbtxt": b"\x1b[2J {{{"})
+    said = deploy(plane, "put", write_config(tmp_path, "cursor"), made, code=1)
+    assert "\x1b" not in said
+    assert "the character '\\x1b' (a control character)" in said

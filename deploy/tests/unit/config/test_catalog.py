@@ -1,0 +1,78 @@
+"""Host images with their drivers, and images of ECR."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.tests.support.grid import make_config
+from merlin_deploy.config.catalog import AMIS, EcrImage, choose_ami, describe_ami, read_ecr_image
+from merlin_deploy.desired.requests import make_endpoint_config
+
+NEWEST = "al2023-ami-sagemaker-inference-gpu-4-1"
+
+
+@pytest.mark.parametrize("family", ["g4dn", "g5", "p4d", "p4de"])
+def test_types_that_aws_starts_with_an_old_driver(family: str) -> None:
+    """One whose driver runs every base is named, and the choice is told."""
+    instance_type = f"ml.{family}.24xlarge"
+    assert choose_ami(instance_type, None) == NEWEST
+    said = describe_ami(instance_type, None)
+    assert said.startswith(
+        f"instances.ami is unset, so {NEWEST} is taken (driver 580): AWS starts "
+    )
+    assert f"{instance_type} with driver 470" in said
+    assert 'ami = "aws" leaves it to AWS' in said
+
+
+@pytest.mark.parametrize("family", ["m5", "c6g", "g5g", "g6", "g6e", "p4", "p5", "p3", "inf2"])
+def test_other_types_are_left_to_aws(family: str) -> None:
+    """Without a GPU there is none to name; newer ones start with a newer driver."""
+    assert choose_ami(f"ml.{family}.xlarge", None) is None
+    assert describe_ami(f"ml.{family}.xlarge", None) == ""
+
+
+@pytest.mark.parametrize("ami", [*AMIS, "aws"])
+def test_what_is_configured_counts(ami: str) -> None:
+    """On any type, and nothing is told of it."""
+    chosen = None if ami == "aws" else ami
+    for instance_type in ("ml.g5.xlarge", "ml.m5.xlarge"):
+        assert choose_ami(instance_type, ami) == chosen
+        assert describe_ami(instance_type, ami) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "named"), [("", NEWEST), (f'ami = "{AMIS[0]}"', AMIS[0]), ('ami = "aws"', None)]
+)
+def test_the_variant_has_it(line: str, named: str | None) -> None:
+    """CreateEndpointConfig's InferenceAmiVersion."""
+    config = make_config(instances=line)
+    assert config.instances.type == "ml.g5.xlarge"
+    (variant,) = make_endpoint_config(config, "m")["ProductionVariants"]
+    assert variant.get("InferenceAmiVersion") == named
+
+
+HOST = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("image", "found"),
+    [
+        (f"{HOST}/merlin", ("us-east-1", "merlin", None, None)),
+        (f"{HOST}/team/merlin:1", ("us-east-1", "team/merlin", "1", None)),
+        (f"{HOST}/merlin@sha256:01", ("us-east-1", "merlin", None, "sha256:01")),
+        (f"{HOST}/merlin:1@sha256:01", ("us-east-1", "merlin", "1", "sha256:01")),
+        (
+            "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/merlin:1",
+            ("cn-north-1", "merlin", "1", None),
+        ),
+    ],
+)
+def test_taken_apart(image: str, found: tuple[str, str, str | None, str | None]) -> None:
+    """Tag and digest each where they are."""
+    assert read_ecr_image(image) == EcrImage("123456789012", *found)
+
+
+@pytest.mark.parametrize("image", ["merlin:1", "127.0.0.1:5000/merlin:1", "ghcr.io/a/merlin:1"])
+def test_other_registries(image: str) -> None:
+    """Nothing is known of them."""
+    assert read_ecr_image(image) is None
