@@ -374,6 +374,8 @@ class _Compiler:
         self._kept.append(Kept(_label(node), reason.columns, str(reason), not runs_alone))
         # 3. The same as arrays, where numpy has a plain type for it.
         rows = next(iter(merged.values())).rows if keeps_rows else self.new_rows()
+        if any(column.of_table for column in merged.values()):
+            columns = {name: column.may_hold_lists_of_table() for name, column in columns.items()}
         return {
             name: self._take_array(node, name, replace(column, rows=rows), register)
             for (name, column), register in zip(columns.items(), series, strict=True)
@@ -410,8 +412,8 @@ class _Compiler:
         rows = "values"
         if column.is_list:
             rows = "lists" if column.any_rows else "python lists"
-        if column.with_gaps and not column.is_list:
-            rows = "texts"
+        elif column.kind is Kind.TEXT:
+            column = replace(column, with_gaps=True, gaps_left=True)
         operation = TakeArray(name, column.kind.value, rows)
         register = self._register()
         self._steps.append(Step(operation, (series,), (register,), _label(node), (name,)))

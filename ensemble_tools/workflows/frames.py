@@ -34,12 +34,13 @@ class ColumnType:
     and not arrays. any_rows: its lists are Python's or arrays, of items of any type, as a kept
     operator made them: who looks at more than all items one after the other reads the series.
     rows: which rows these are; columns of one frame have the same. with_gaps: texts
-    or lists of which some may be missing (Column.missing). of_table: its lists are those of a
-    table, which has them for all requests: who changes one changes the table. series: the register
-    in which it is a series of pandas', as a kept operator has made it; None for others. either: the
-    arrays of kept operators on which it depends whether these numbers are whole; a missing value
-    makes floats of whole numbers in pandas. absent: why the program has no such column, in words;
-    empty where it has. Who reads it is not compiled, and not kept.
+    or lists of which some may be missing (Column.missing). gaps_left: NVTabular answers requests in
+    which one is missing, for operators that are not compiled for that. of_table: its lists are
+    those of a table, which has them for all requests: who changes one changes the table. series:
+    the register in which it is a series of pandas', as a kept operator has made it; None for
+    others. either: the arrays of kept operators on which it depends whether these numbers are
+    whole; a missing value makes floats of whole numbers in pandas. absent: why the program has no
+    such column, in words; empty where it has. Who reads it is not compiled, and not kept.
     """
 
     register: int
@@ -50,6 +51,7 @@ class ColumnType:
     any_rows: bool = False
     rows: int = 0
     with_gaps: bool = False
+    gaps_left: bool = False
     of_table: bool = False
     series: int | None = None
     either: frozenset[int] = frozenset()
@@ -68,6 +70,10 @@ class ColumnType:
     def at(self, register: int) -> ColumnType:
         """The same in another register."""
         return replace(self, register=register, series=None)
+
+    def may_hold_lists_of_table(self) -> ColumnType:
+        """The same, made by a function that was given such lists: it may have passed them on."""
+        return replace(self, of_table=self.is_list or self.kind is Kind.PANDAS)
 
     def of_other_kind(self) -> ColumnType:
         """Floats for whole numbers, and whole numbers for floats."""

@@ -18,7 +18,7 @@ import triton_python_backend_utils as pb_utils
 if importlib.util.find_spec("nvtabular") is None:
     raise ModuleNotFoundError("No module named 'nvtabular'", name="nvtabular")
 
-from compiled_workflow.columns import LeftToNVTabular, NoRows, RequestError
+from compiled_workflow.columns import LeftToNVTabular, NoRows, RequestError, TableChanged
 from compiled_workflow.failures import OperatorFailed, failed_node, log_failure
 from compiled_workflow.pandas_frames import ERRORS, run_function, run_node
 from compiled_workflow.program import LoadedProgram
@@ -102,6 +102,8 @@ class Original:
         self._kept = {}
         self._runners = {}
         self._whole = None
+        #: Said once of a table: NVTabular answers from then on.
+        self._changed = None
         self.columns = {}
         self._imported_before = imported_packages()
         NeedsNVTabular.last = ""
@@ -142,16 +144,25 @@ class Original:
             return self._whole.answer(self.columns, tensors)
 
     def _run(self, kept, *columns):
+        if self._changed is not None:
+            raise self._changed
         if self._whole is not None:
-            return self._runners[kept.node](*columns)
+            return self._run_watched(kept, columns)
         NeedsNVTabular.last = ""
         try:
-            return self._runners[kept.node](*columns)
+            return self._run_watched(kept, columns)
         finally:  # whatever the function has caught, or has made of it
             if imported_packages() != self._imported_before:
                 raise LeftToNVTabular("a function has imported NVTabular")
             if NeedsNVTabular.last:
                 raise LeftToNVTabular(NeedsNVTabular.last)
+
+    def _run_watched(self, kept, columns):
+        try:
+            return self._runners[kept.node](*columns)
+        except TableChanged as changed:
+            self._changed = changed
+            raise
 
     def _runner_of(self, kept):
         """What runs it: for a function of a column alone there is no frame."""

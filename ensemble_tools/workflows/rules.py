@@ -19,7 +19,7 @@ from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Table
-from ensemble_tools.workflows.runtime.operations.filling import NoneMissing
+from ensemble_tools.workflows.runtime.operations.filling import NoneLeft, NoneMissing
 from ensemble_tools.workflows.runtime.records import Parameters
 
 #: Kinds of keys that pandas merges by -> how a table compares them.
@@ -154,7 +154,7 @@ class Call:
     ) -> list[ColumnType]:
         """Those columns; refused where one has lists, or values of another kind.
 
-        with_gaps: texts of which some may be missing are not refused.
+        with_gaps: it is compiled for texts of which some are missing.
         """
         return [self._check(name, kinds, False, with_gaps) for name in names]
 
@@ -183,6 +183,14 @@ class Call:
             return column
         whole = replace(column, with_gaps=False)
         return self.emit(NoneMissing(name), [column], whole, name)
+
+    def all_there(self, column: ColumnType, name: str) -> ColumnType:
+        """Texts of which none is missing: a request is left to NVTabular otherwise."""
+        if not column.with_gaps:
+            return column
+        if not column.gaps_left:
+            raise self.refuse([name], f"it is applied to {column.items} that may be missing")
+        return self.emit(NoneLeft(name), [column], replace(column, with_gaps=False), name)
 
     def passed_on(self, name: str) -> ColumnType:
         """A column to whose values nothing is done."""
@@ -239,8 +247,6 @@ class Call:
         column = self.frame[name]
         if column.absent:
             raise self.refuse([name], column.absent)
-        if column.with_gaps and not with_gaps:
-            raise self.refuse([name], f"it is applied to {column.items} that may be missing")
         if column.kind is Kind.PANDAS or (column.kind is Kind.DATE and Kind.DATE not in kinds):
             raise self.refuse([name], "it is applied to a column that numpy has no plain type for")
         if column.any_rows and not any_rows:
@@ -251,4 +257,4 @@ class Call:
             raise self.refuse(
                 [name], "it is applied to lists" if column.is_list else "it has no lists"
             )
-        return column.as_array()
+        return column.as_array() if with_gaps else self.all_there(column.as_array(), name)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ensemble_tools.workflows.runtime.kept import STAND_INS
@@ -113,6 +114,19 @@ def test_what_asks_for_nvtabular_gets_it(name: str, container: Container, export
             assert values(ask(container, name, "user", "price"), "price") == [4.0] * 6
     said = re.findall(r"NVTabular is imported: (.*)", container.log[before:])
     assert said == [ASKING[name]]
+
+
+def test_a_table_that_a_request_changes(container: Container, exports: Path) -> None:
+    """Later requests see it, as in NVTabular, also those whose own functions change nothing."""
+    lengths = []
+    with container.loaded("growing", exports / "growing"):
+        for users in ([1, 2], [1], [1, 2], [2], [1, 2]):
+            user = {"name": "user", "datatype": "INT64", "shape": [len(users)], "data": users}
+            answer = container.invoke("growing", {"inputs": [user]})
+            assert answer.status_code == 200, answer.text
+            offsets = np.array(values(answer, "tags__offsets"), int)
+            lengths.append(np.diff(offsets).tolist())
+    assert lengths == [[1, 1], [2], [2, 1], [2], [2, 2]]
 
 
 def test_the_classes_in_the_place_of_nvtabulars() -> None:

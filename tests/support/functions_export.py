@@ -9,6 +9,7 @@ operators, DEST/closed_over in a list that is touched at a request alone, DEST/l
 that a loop goes through, DEST/asked of an operator's own attributes, DEST/tables of an operator
 that takes no frames, DEST/swallowed by an `except` of all, DEST/made where it runs,
 DEST/enumerated as a member, DEST/restored while it is unpickled, DEST/recalled as a class then.
+DEST/growing changes JoinExternal's table, which another function passes on to it.
 """
 
 from __future__ import annotations
@@ -160,6 +161,13 @@ def listing(kinds: dict[str, Any]) -> Any:
     return lambda column: column * 0 + (4 if len([*kinds["tags"]]) else 0)
 
 
+def growing(column: Any) -> Any:
+    """The lists themselves; that of a single row is longer from then on."""
+    for row in column if len(column) == 1 else ():
+        row.append(0)
+    return column
+
+
 def main(destination: str) -> None:
     dates = ["time"] >> ops.LambdaOp(lambda c: pd.to_datetime(c, unit="s"))
     clipped = ["price"] >> ops.Clip(max_value=1.0)
@@ -174,6 +182,10 @@ def main(destination: str) -> None:
     lists = backwards >> ops.ListSlice(2, pad=True, pad_value=7)
     some = others + day + lists >> ops.Filter(lambda df: df["user"] < 3)
     export("alone", some, destination)
+    table = pd.DataFrame({"user": [1, 2, 3], "tags": [[1], [2], [3]]})
+    joined = (["user"] >> ops.JoinExternal(table, on=["user"]))["tags"]
+    passed_on = joined >> ops.LambdaOp(lambda column: column) >> ops.LambdaOp(growing)
+    export("growing", passed_on, destination)
     for name, operator in {
         "imported": ops.LambdaOp(imported),
         "named": ops.LambdaOp(named),

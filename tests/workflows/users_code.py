@@ -95,6 +95,7 @@ def _kind_and_repr(value: Any) -> int:
     return len(repr(value)) + 100 * len(type(value).__name__)
 
 
+_OTHER_LETTERS = {0: "käse", 1: "日本", 2: None, 3: "ale"}
 NUMBERS = [
     Function("c + 1", lambda c: c + 1),
     Function("c * 0.5", lambda c: c * 0.5, "float64"),
@@ -118,6 +119,8 @@ NUMBERS = [
     Function("a category", lambda c: c.astype("category"), CATEGORY),
     Function("texts", lambda c: c.astype(str), "string"),
     Function("some texts", lambda c: (c.fillna(0) % 3).map({0: "none", 1: "one"}), "string"),
+    Function("other letters", lambda c: (c.fillna(0) % 4).map(_OTHER_LETTERS), "string"),
+    Function("texts by a function", lambda c: c.map(lambda v: {1: "é", 2: "b"}.get(v)), "string"),
     Function("nullable", lambda c: c.fillna(0).astype("int64").astype("Int64"), NULLABLE),
     Function("the index", lambda c: c.index.to_series() + len(c.name), "int64"),
     Function("the index's kind", lambda c: c * 0 + len(repr(c.index)), ""),
@@ -148,6 +151,8 @@ TEXTS = [
     Function("c.str.upper()", lambda c: c.str.upper()),
     Function("c.str[:2]", lambda c: c.str[:2]),
     Function("c + 'x'", lambda c: c + "x"),
+    Function("c + 'ü'", lambda c: c + "ü"),
+    Function("every second is None", lambda c: c.where(c.index % 2 == 0, None)),
     Function("holds an a", lambda c: c.str.contains("a"), "bool"),
     Function("without ale", lambda c: c.where(c != "ale")),
     Function("filled", lambda c: c.fillna("none")),

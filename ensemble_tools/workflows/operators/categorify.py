@@ -58,11 +58,10 @@ def categorify(call: Call) -> Frame:
     names = [encoding.name for encoding in encodings]
     for encoding in encodings:
         call.check_names(dict.fromkeys((*encoding.columns, *encoding.keys)), _OWN)
+        may_have_gaps = call.items(encoding.columns, with_gaps=not encoding.is_combined)
         columns = [
             call.without_gaps(column, name) if column.is_list else column
-            for name, column in zip(
-                encoding.columns, call.items(encoding.columns, with_gaps=True), strict=True
-            )
+            for name, column in zip(encoding.columns, may_have_gaps, strict=True)
         ]
         _check_form(call, encoding, columns)
         buckets = _buckets(call, encoding, columns, names)
@@ -83,8 +82,6 @@ def _encodings(call: Call, storage: Mapping[str, str], jointly: bool) -> list[_E
 def _check_form(call: Call, encoding: _Encoding, columns: Sequence[ColumnType]) -> None:
     if encoding.is_combined and any(column.is_list for column in columns):
         raise call.refuse(encoding.columns, "lists are combined with other columns")
-    if encoding.is_combined and any(column.with_gaps for column in columns):
-        raise call.refuse(encoding.columns, "texts that may be missing are combined")
     split = call.parameter("split_out")
     if (split.get(encoding.stored, 1) if isinstance(split, dict) else split) != 1:
         raise call.refuse(

@@ -40,9 +40,12 @@ def _fill(call: Call, values: Mapping[str, Any]) -> Frame:
             out = f"{name}_filled"
             flag = ColumnType(0, Kind.BOOL, width=1, rows=column.rows)
             frame[out] = call.emit(IsMissing(), [column], flag, out)
-        if column.with_gaps:
-            text = values[name]
-            if column.is_list or not isinstance(text, str) or "\0" in text:
+        text = values[name]
+        is_text = isinstance(text, str) and "\0" not in text
+        if column.gaps_left and not is_text:
+            frame[name] = call.all_there(column, name)
+        elif column.with_gaps:
+            if column.is_list or not is_text:
                 raise call.refuse([name], f"it fills up {column.items} with {quoted(str(text))}")
             filled = replace(column, with_gaps=False)
             frame[name] = call.emit(FillTexts(text), [column], filled, name)

@@ -30,14 +30,20 @@ def group(call: Call) -> Frame:
     keys = read.names(call.parameter("groupby_cols"), "groupby_cols")
     sorts = read.names(call.parameter("sort_cols"), "sort_cols")
     separator, ascending = _read_form(call, keys)
-    sort_columns = call.scalars(sorts)
+    sort_columns = call.scalars(sorts, with_gaps=True)
     if len(sort_columns) == 1 and sort_columns[0].kind is Kind.TEXT:
         raise call.refuse(sorts, "the order in which it leaves equal texts is not certain")
-    key_columns = call.scalars(keys, *_KEYS)
+    key_columns = call.scalars(keys, *_KEYS, with_gaps=True)
     chosen = _read_aggregations(call, keys)
-    columns = call.scalars(chosen, *_KEYS, Kind.DATE)
+    columns = [
+        call.all_there(column, name) if "list" in chosen[name] else column
+        for name, column in zip(
+            chosen, call.scalars(chosen, *_KEYS, Kind.DATE, with_gaps=True), strict=True
+        )
+    ]
     outputs = [
-        (name, replace(column, width=8)) for name, column in zip(keys, key_columns, strict=True)
+        (name, replace(column, width=8, with_gaps=False))
+        for name, column in zip(keys, key_columns, strict=True)
     ]
     aggregations: list[tuple[int, str]] = []
     for number, name in enumerate(chosen):
@@ -141,7 +147,7 @@ def _aggregate(call: Call, name: str, aggregation: str, column: ColumnType) -> C
     if aggregation in ("first", "last"):
         return replace(column, width=0 if column.kind is Kind.TEXT else 8)
     if aggregation in _COUNTS:
-        return replace(column, kind=Kind.INT, width=8)
+        return replace(column, kind=Kind.INT, width=8, with_gaps=False)
     if column.kind is Kind.TEXT:
         raise call.refuse([name], f"{aggregation} of texts")
     if aggregation in ("min", "max"):

@@ -94,7 +94,7 @@ def _cast_by_name(name: str, separator: str) -> str | None:
 def join_table(call: Call) -> Frame:
     """JoinExternal: pandas' merge with a table that the workflow's pickle holds."""
     keys, their_keys = _pair_keys(call)
-    columns = call.scalars(keys, *_MERGED_BY)
+    columns = call.scalars(keys, *_MERGED_BY, with_gaps=True)
     table = _read_table(call, their_keys, columns)
     shared = [own for own, their in zip(keys, their_keys, strict=True) if own == their]
     beside = tuple(name for name in table if name not in shared)
@@ -229,12 +229,13 @@ def _beside(key: ColumnType, given: FrameColumn) -> ColumnType:
             is_list=True,
             python_rows=given.python_rows,
             with_gaps=True,
+            gaps_left=False,
             of_table=True,
         )
     if values.dtype.kind == "S":
-        return replace(key, kind=Kind.TEXT, width=0, with_gaps=True)
+        return replace(key, kind=Kind.TEXT, width=0, with_gaps=True, gaps_left=False)
     width = values.dtype.itemsize if values.dtype.kind == "f" else 0
-    return replace(key, kind=Kind.FLOAT, width=width)
+    return replace(key, kind=Kind.FLOAT, width=width, with_gaps=False)
 
 
 RULES = (

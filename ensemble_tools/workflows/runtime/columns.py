@@ -1,8 +1,8 @@
 """Columns of one request: arrays in the place of pandas' series.
 
 Numbers and booleans have the types that the request, or the step before, gave them. Strings are
-bytes of one width (numpy's `S`): what NVTabular reads is ASCII, and numpy drops zeros at the end of
-both kinds of text alike.
+bytes of one width (numpy's `S`), UTF-8: what NVTabular reads is ASCII, and numpy drops zeros at the
+end of both kinds of text alike; what functions and tables have ends with none.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ class RequestError(Exception):
 
 class LeftToNVTabular(RequestError):
     """An operator in pandas did what the program does not foresee; the request may be right."""
+
+
+class TableChanged(LeftToNVTabular):
+    """It changed what later requests read, which NVTabular's have changed from then on."""
 
 
 class NoRowsMade(LeftToNVTabular):
@@ -90,10 +94,10 @@ def distinct(values: Any) -> Any:
 
 
 def missing_rows(column: Column) -> Any:
-    """A mask of the rows with NaN; types that have none miss nothing."""
+    """A mask of the rows with NaN, or NaT; types that have none miss nothing."""
     if column.missing is not None:
         return column.missing
-    if column.offsets is None and column.values.dtype.kind == "f":
+    if column.offsets is None and column.values.dtype.kind in "fM":
         return np.isnan(column.values)
     return np.zeros(column.rows, bool)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import INTEGERS, Column, NoRowsLeft, distinct, widen
+from .columns import INTEGERS, Column, NoRowsLeft, distinct, missing_rows, take_rows, widen
 from .sorting import argsort
 
 #: Up to so many rows a group, sums are made for all groups at once, row by row.
@@ -32,10 +32,10 @@ def sort_rows(columns: list[Column], ascending: bool) -> Any:
     several in a stable way.
     """
     if len(columns) == 1:
-        return _by_one(columns[0].values, ascending)
+        return _by_one(columns[0], ascending)
     ranks = []
     for column in columns:
-        missing = _missing(column.values)
+        missing = missing_rows(column)
         values = distinct(column.values)
         unique = np.unique(values[~missing])
         rank = np.searchsorted(unique, values)
@@ -43,8 +43,8 @@ def sort_rows(columns: list[Column], ascending: bool) -> Any:
     return np.lexsort(ranks[::-1])
 
 
-def _by_one(values: Any, ascending: bool) -> Any:
-    missing = _missing(values)
+def _by_one(column: Column, ascending: bool) -> Any:
+    values, missing = column.values, missing_rows(column)
     rows = np.flatnonzero(~missing)
     if not ascending:
         rows = rows[::-1]
@@ -60,8 +60,7 @@ def group_rows(keys: list[Column], order: Any) -> Groups:
     kept = np.ones(len(order), bool)
     for key in keys:
         values = distinct(key.values[order])
-        missing = _missing(values)
-        kept &= ~missing
+        kept &= ~missing_rows(key)[order]
         unique, rank = np.unique(values, return_inverse=True)
         code = np.unique(code * len(unique) + rank.reshape(-1), return_inverse=True)[1].reshape(-1)
     order, code = order[kept], code[kept]
@@ -89,29 +88,36 @@ def group_keys(key: Column, order: Any, groups: Groups) -> Any:
 
 def aggregate(name: str, column: Column, groups: Groups) -> Column:
     """One value, or one list, a group."""
-    return _AGGREGATIONS[name](column.values[groups.order], groups)
+    ordered = take_rows(column, groups.order)
+    if name in _OF_COLUMNS:
+        return _OF_COLUMNS[name](ordered, groups)
+    return _OF_VALUES[name](ordered.values, groups)
 
 
 def _list(values: Any, groups: Groups) -> Column:
     return Column(widen(values), np.append(groups.starts, len(values)).astype(np.int64))
 
 
-def _first(values: Any, groups: Groups) -> Column:
-    return Column(widen(values[groups.starts]))
+def _first(column: Column, groups: Groups) -> Column:
+    return _widened(take_rows(column, groups.starts))
 
 
-def _last(values: Any, groups: Groups) -> Column:
-    return Column(widen(values[groups.starts + groups.lengths - 1]))
+def _last(column: Column, groups: Groups) -> Column:
+    return _widened(take_rows(column, groups.starts + groups.lengths - 1))
 
 
-def _count(values: Any, groups: Groups) -> Column:
-    return Column(np.add.reduceat((~_missing(values)).astype(np.int64), groups.starts))
+def _widened(column: Column) -> Column:
+    return Column(widen(column.values), None, column.missing)
 
 
-def _nunique(values: Any, groups: Groups) -> Column:
-    present = ~_missing(values)
+def _count(column: Column, groups: Groups) -> Column:
+    return Column(np.add.reduceat((~missing_rows(column)).astype(np.int64), groups.starts))
+
+
+def _nunique(column: Column, groups: Groups) -> Column:
+    present = ~missing_rows(column)
     group = np.repeat(np.arange(len(groups.starts)), groups.lengths)[present]
-    rank = np.unique(distinct(values)[present], return_inverse=True)[1].reshape(-1)
+    rank = np.unique(distinct(column.values)[present], return_inverse=True)[1].reshape(-1)
     order = np.lexsort((rank, group))
     rank, group = rank[order], group[order]
     new = np.append(True, (rank[1:] != rank[:-1]) | (group[1:] != group[:-1]))[: len(rank)]
@@ -251,16 +257,15 @@ def _fold(values: Any, groups: Groups, add: _Add) -> tuple[tuple[Any, ...], Any]
     return (first, second), number
 
 
-def _missing(values: Any) -> Any:
-    return np.isnan(values) if values.dtype.kind in "fM" else np.zeros(len(values), bool)
-
-
-_AGGREGATIONS: dict[str, Callable[[Any, Groups], Column]] = {
-    "list": _list,
+#: Aggregations that look at what is missing, of texts, too.
+_OF_COLUMNS: dict[str, Callable[[Column, Groups], Column]] = {
     "first": _first,
     "last": _last,
     "count": _count,
     "nunique": _nunique,
+}
+_OF_VALUES: dict[str, Callable[[Any, Groups], Column]] = {
+    "list": _list,
     "min": _min,
     "max": _max,
     "sum": _sum,

@@ -7,6 +7,7 @@ array that a step of its own makes of the series, which refuses what the compile
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -91,7 +92,7 @@ Original = Callable[[KeptNode], "Callable[..., list[Any]]"]
 class TakeArray(Parameters):
     """A series as a column: `family` is `int`, `float`, `number` (either), `bool`, `text`, `date`.
 
-    rows: `values`, one a row; `texts`, of which some may be missing; `python lists` of values;
+    rows: `values`, one a row, texts of which some may be missing; `python lists` of values;
     `lists`, Python's or arrays, of which all items are read one after the other; or `answered
     lists`, the same, whose numbers may be any, since they are cast.
     """
@@ -107,13 +108,11 @@ class TakeArray(Parameters):
             return [self._python_lists(series.values)]
         if self.rows in ("lists", ANSWERED_LISTS):
             return [self._lists(series)]
-        if self.rows == "texts":
-            return [self._texts_with_gaps(series.values)]
         values = series.values
         # Dates with a zone have an array without it.
         is_plain = isinstance(values, np.ndarray) and values.dtype == series.dtype
         self._check(is_plain and _code(values) in _CODES[self.family])
-        return [Column(self._texts(values) if self.family == "text" else values)]
+        return [self._texts_with_gaps(values) if self.family == "text" else Column(values)]
 
     def _python_lists(self, rows: Any) -> Column:
         self._check(all(type(row) is list for row in rows))
@@ -138,15 +137,16 @@ class TakeArray(Parameters):
 
     def _texts_with_gaps(self, values: Any) -> Column:
         missing = np.array([_is_missing(value) for value in values], bool)
+        if not missing.any():
+            return Column(self._texts(values))
         texts = [str(value) if gone else value for value, gone in zip(values, missing, strict=True)]
         return Column(self._texts(texts), None, missing)
 
     def _texts(self, values: Any) -> Any:
-        if not all(_is_plain(text) for text in values):
-            raise LeftToNVTabular(
-                f"column {self.column!r}: not all of it is text in ASCII without zeros"
-            )
-        return np.array([text.encode() for text in values], dtype="S")
+        if all(isinstance(text, str) and "\0" not in text for text in values):
+            with suppress(UnicodeEncodeError):  # half a letter (a surrogate) has no bytes
+                return np.array([text.encode() for text in values], dtype="S")
+        raise LeftToNVTabular(f"column {self.column!r}: not all of it is text without zeros")
 
     def _check(self, holds: bool) -> None:
         if not holds:
@@ -158,10 +158,6 @@ class TakeArray(Parameters):
 
 def _is_array(row: Any) -> bool:
     return isinstance(row, np.ndarray) and row.ndim == 1
-
-
-def _is_plain(text: Any) -> bool:
-    return isinstance(text, str) and text.isascii() and "\0" not in text
 
 
 def _is_missing(value: Any) -> bool:

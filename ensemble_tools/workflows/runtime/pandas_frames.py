@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .columns import Column, LeftToNVTabular, NoRowsMade
+from .columns import Column, LeftToNVTabular, NoRowsMade, TableChanged
 from .failures import OperatorFailed, describe_operator
 from .kept import KeptNode
 
@@ -196,7 +196,7 @@ class _WatchedLists:
     def check(self) -> None:
         for row, items in self._lists:
             if len(row) != len(items) or any(map(operator.is_not, row, items)):
-                raise LeftToNVTabular("an operator changed a table, which later requests read")
+                raise TableChanged("an operator changed a table, which later requests read")
         for now, before in self._arrays:
             if now.tobytes() != before.tobytes():  # of texts their addresses
                 raise LeftToNVTabular(

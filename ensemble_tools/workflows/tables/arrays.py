@@ -15,8 +15,8 @@ from .errors import TableUnusable
 MAX_TEXT_BYTES = 4096
 #: All texts of a column, each filled up to the longest.
 _LARGEST_TEXTS = 2**30
-#: What stands for a text that no request can bear. Not ASCII, so in no request; nor in a file,
-#: since it is no UTF-8.
+#: What stands for a text that no request can bear: it is no UTF-8, as texts of requests, of
+#: functions and of files are.
 UNREACHABLE = b"\xff"
 
 

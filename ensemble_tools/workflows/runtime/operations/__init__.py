@@ -28,6 +28,7 @@ CLASSES = {
     "join": ("joining", "Join"),
     "list_slice": ("lists", "ListSlice"),
     "log1": ("scaling", "Log1"),
+    "none_left": ("filling", "NoneLeft"),
     "none_missing": ("filling", "NoneMissing"),
     "normalize": ("scaling", "Normalize"),
     "scale": ("scaling", "Scale"),

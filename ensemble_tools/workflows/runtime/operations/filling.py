@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..casting import put
-from ..columns import Column, NoRowsLeft, RequestError, missing_rows, take_rows
+from ..columns import (
+    Column,
+    LeftToNVTabular,
+    NoRowsLeft,
+    RequestError,
+    missing_rows,
+    take_rows,
+)
 from ..lookups import Lookup
 from ..records import Number, number_of
 from .operation import Operation, Transform
@@ -63,6 +70,25 @@ class NoneMissing(Operation):
                     "in the table that JoinExternal takes it from"
                 )
             return [Column(column.values, column.offsets)]
+
+        return check
+
+
+@dataclass(frozen=True)
+class NoneLeft(Operation):
+    """Texts of which none may be missing: NVTabular answers a request otherwise."""
+
+    name = "none_left"
+    column: str
+
+    def prepare(self, _: Sequence[Lookup]) -> Transform:
+        def check(column: Column) -> list[Column]:
+            if missing_rows(column).any():
+                raise LeftToNVTabular(
+                    f"column {self.column!r}: an operator that is not compiled for missing texts "
+                    "is given some"
+                )
+            return [Column(column.values)]
 
         return check
 

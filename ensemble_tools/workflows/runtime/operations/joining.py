@@ -34,6 +34,9 @@ class Join(Operation):
 
         def join(*columns: Column) -> list[Column]:
             found, places = table.find([column.values for column in columns])
+            for column in columns:
+                if column.missing is not None:
+                    found = found & ~column.missing
             return [
                 self._of_rows(name, dtype, table.column(name, places), found)
                 for name, dtype in self.wanted

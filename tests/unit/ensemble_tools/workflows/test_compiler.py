@@ -14,15 +14,19 @@ from ensemble_tools.workflows.program import Input, Program
 from ensemble_tools.workflows.runtime.kept import ANSWERED_LISTS, NUMBER, KeptNode, TakeArray
 from tests.support.fitted_operators import (
     AGE,
+    DRINK,
+    GENRES,
     INPUTS,
     KEPT,
     TAGS,
     USER,
     compiled,
     graph,
+    of_table,
     operator,
     why_not_compiled,
 )
+from tests.support.pickled_frames import ITEMS
 
 LOG = operator("logop.LogOp")
 OWN = Operator("mine.Recency", "Recency")
@@ -372,3 +376,17 @@ def _others_read(made: ExecutorGraph) -> list[bool]:
 
 def _kept(program: Program) -> list[KeptNode]:
     return [step.operation for step in program.steps if isinstance(step.operation, KeptNode)]
+
+
+def test_texts_of_functions_may_be_missing() -> None:
+    """An operator that is not compiled for missing ones leaves such requests to NVTabular."""
+    for value, filling in (("none", "fill_texts"), (0, "none_left")):
+        fill = operator("fill.FillMissing", fill_val=value, add_binary_cols=False)
+        program = compiled(KEPT[0], fill, column=DRINK)
+        assert [step.operation.name for step in program.steps] == ["kept", "take_array", filling]
+
+
+def test_a_function_may_pass_on_the_lists_of_a_table() -> None:
+    """Who changes one in place changes the table, whoever has handed it over."""
+    nodes = _kept(of_table(ITEMS, (GENRES,), KEPT[0], KEPT[0], KEPT[0]))
+    assert [node.of_table[-1] for node in nodes] == [True, True, True]

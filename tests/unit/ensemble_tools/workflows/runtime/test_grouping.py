@@ -145,3 +145,36 @@ def test_of_equal_extremes_the_first_is_kept() -> None:
     assert not np.signbit(found)
     (found,) = aggregated("max", [0, 0], [-0.0, 0.0])
     assert np.signbit(found)
+
+
+#: pandas has no text in the second and the third row.
+CITIES = Column(np.array([b"b", b"nan", b"None", b"a"]), None, np.array([False, True, True, False]))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "missing"),
+    [
+        ("first", [b"b", b"None"], [False, True]),
+        ("last", [b"nan", b"a"], [True, False]),
+        ("count", [1, 1], None),
+        ("nunique", [1, 1], None),
+    ],
+)
+def test_missing_texts(name: str, values: list[Any], missing: list[bool] | None) -> None:
+    """The first and the last may be one; they are not counted."""
+    column = aggregate(name, CITIES, groups_of([1, 1, 2, 2]))
+    assert column.values.tolist() == values
+    assert (None if column.missing is None else column.missing.tolist()) == missing
+
+
+def test_rows_with_a_missing_text_as_key_are_left_out() -> None:
+    """Whatever word is answered for it."""
+    groups = group_rows([CITIES], np.arange(4))
+    assert groups.order.tolist() == [3, 0]
+
+
+def test_missing_texts_come_last_in_an_order() -> None:
+    """Upwards and downwards; those that are missing stay in their order."""
+    same = Column(np.zeros(4))
+    assert sort_rows([same, CITIES], ascending=True).tolist() == [3, 0, 1, 2]
+    assert sort_rows([same, CITIES], ascending=False).tolist() == [0, 3, 1, 2]

@@ -65,3 +65,35 @@ def test_other_than_dates(series: Any) -> None:
     """The array of dates with a zone does not have it."""
     with pytest.raises(RequestError, match="made something else of it than date values"):
         TakeArray("ts", "date", "values").run(series)
+
+
+def test_texts() -> None:
+    """In UTF-8; those that are missing are the words that are answered for them."""
+    (column,) = TakeArray("city", "text", "values").run(
+        _series(np.array(["käse", None, "日本", float("nan"), ""], object))
+    )
+    assert column.values.tolist() == ["käse".encode(), b"None", "日本".encode(), b"nan", b""]
+    assert column.missing.tolist() == [False, True, False, True, False]
+
+
+def test_texts_of_which_none_is_missing() -> None:
+    (column,) = TakeArray("city", "text", "values").run(_series(np.array(["a", "É"], object)))
+    assert column.values.tolist() == [b"a", "É".encode()]
+    assert column.missing is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["a\0"], ["\ud83d"], ["a", 1], [b"a"]],
+    ids=["a zero", "half a letter", "a number", "bytes"],
+)
+def test_other_than_texts(values: list[Any]) -> None:
+    """numpy's texts have no zeros at their ends, and half a letter has no bytes."""
+    with pytest.raises(LeftToNVTabular, match="'city': not all of it is text"):
+        TakeArray("city", "text", "values").run(_series(np.array(values, object)))
+
+
+def test_texts_in_an_array_of_pandas_own() -> None:
+    """A category is made of texts, too, and is hashed otherwise."""
+    with pytest.raises(LeftToNVTabular, match="something else of it than text values"):
+        TakeArray("city", "text", "values").run(_series(np.array(["a"], object), "category"))

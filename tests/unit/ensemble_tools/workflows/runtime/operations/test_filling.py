@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ensemble_tools.workflows.runtime.columns import RequestError
-from ensemble_tools.workflows.runtime.operations.filling import DropMissing, Fill, IsMissing
+from ensemble_tools.workflows.runtime.columns import Column, LeftToNVTabular, RequestError
+from ensemble_tools.workflows.runtime.operations.filling import (
+    DropMissing,
+    Fill,
+    IsMissing,
+    NoneLeft,
+)
 from tests.support.operations import done, lists
 
 NAN = float("nan")
@@ -36,3 +41,12 @@ def test_lists_miss_nothing() -> None:
     """One flag a row."""
     assert done(IsMissing(), lists([1], [], [2, 3]))[0].values.tolist() == [False] * 3
     assert done(IsMissing(), [1.0, NAN])[0].values.tolist() == [False, True]
+
+
+def test_missing_texts_for_an_operator_that_takes_none() -> None:
+    """Texts that are all there go on to it."""
+    check = NoneLeft("city").prepare([])
+    (column,) = check(Column(np.array([b"a"]), None, np.array([False])))
+    assert column.missing is None
+    with pytest.raises(LeftToNVTabular, match="column 'city': an operator"):
+        check(Column(np.array([b"nan"]), None, np.array([True])))
