@@ -73,8 +73,8 @@ def describe_packing_alone(path: Path) -> str:
     """
     if path.suffix.lower() in _PACKED:
         return ""
-    words = ("tar", "-C", str(path.parent), "-czf", f"{path.stem}.tar.gz", path.name)
-    return f"; if it is a model's file, this makes an archive of it: {shlex.join(words)}"
+    command = ("tar", "-C", str(path.parent), "-czf", f"{path.stem}.tar.gz", path.name)
+    return f"; if it is a model's file, this makes an archive of it: {shlex.join(command)}"
 
 
 def sentence_of(error: Exception) -> str:
@@ -166,8 +166,8 @@ class ConfigIncomplete(ArchiveError):
 
     def __init__(self, path: Path, field: str, remedy: str) -> None:
         self.path, self.field = path, field
-        what = f"the field `{field}` is missing" if field else "there is no such file"
-        super().__init__(f"{path}: {what}; {remedy}")
+        problem = f"the field `{field}` is missing" if field else "there is no such file"
+        super().__init__(f"{path}: {problem}; {remedy}")
 
 
 class NamesOutside(ArchiveError):

@@ -289,13 +289,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _python(text: str) -> str:
-    found = shutil.which(text)
-    if found is None:
+    program = shutil.which(text)
+    if program is None:
         raise argparse.ArgumentTypeError(
             f"{text!r}: there is no such program; expected a Python, such as "
             ".venv-frameworks/bin/python"
         )
-    return os.path.abspath(found)
+    return os.path.abspath(program)
 
 
 def _batches(text: str) -> tuple[int, ...]:

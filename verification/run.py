@@ -190,13 +190,13 @@ async def _compare(server: Server, task: Task, form: Form, request: Request) -> 
     forms = task.forms
     executor = await ask(server, forms.executor, request)
     served = await ask(server, form.plan, request)
-    found = compare(executor, served, task.tolerance, form.names)
+    comparison = compare(executor, served, task.tolerance, form.names)
     if not (isinstance(executor, Answer) and isinstance(served, Answer)):
-        return found
-    differs = found.verdict is Verdict.DIFFERENT
+        return comparison
+    differs = comparison.verdict is Verdict.DIFFERENT
     if forms.random or (differs and await _is_random(server, task, request, executor)):
         return await _compare_random(server, (forms.right, form), request)
-    return found
+    return comparison
 
 
 async def _is_random(server: Server, task: Task, request: Request, executor: Answer) -> bool:
@@ -237,9 +237,11 @@ async def _compare_workflows(
                 progress.tell(f"asking {model.source_name} alone")
                 outcomes = await _compare_workflow(server, task, model, categories)
             program = model.compiled.program
-            kept = tuple(operator.reason for operator in program.kept)
-            found = WorkflowReport(model.source_name, program.operators, "", outcomes, kept)
-            reports.append(found)
+            reasons = tuple(operator.reason for operator in program.kept)
+            workflow_report = WorkflowReport(
+                model.source_name, program.operators, "", outcomes, reasons
+            )
+            reports.append(workflow_report)
     return tuple(sorted(reports, key=lambda report: report.model))
 
 
@@ -259,11 +261,11 @@ async def _compare_workflow(
         try:
             right = await ask(server, forms.original, request, originals[model.source_name])
             ours = await ask(server, forms.compiled, request, model.triton_name)
-            found = compare(right, ours, names=names, bit_for_bit=True)
+            comparison = compare(right, ours, names=names, bit_for_bit=True)
         except Late as error:
             hangs = str(error)
-            found = Comparison(Verdict.UNDECIDED, details=(hangs,), names=names)
-        outcomes.append(Outcome(request, found))
+            comparison = Comparison(Verdict.UNDECIDED, details=(hangs,), names=names)
+        outcomes.append(Outcome(request, comparison))
         if hangs:
             break
     return tuple(outcomes)

@@ -98,27 +98,31 @@ class _Described:
 
 
 def complete_config(
-    config: ModelConfig | None, path: Path, version: Path, found: Collection[str]
+    config: ModelConfig | None, path: Path, version: Path, files: Collection[str]
 ) -> Completion:
     """The config with what its model's file says, where it lacks inputs or outputs; blocking.
 
     path: the config's own. version: the directory that is served, and what lies in it. Raises as
     read_with does.
     """
-    given = config.message if config is not None else None
-    if given is not None and (_is_whole(given) or _has_inputs_elsewhere(given)):
+    delivered = config.message if config is not None else None
+    if delivered is not None and (_is_whole(delivered) or _has_inputs_elsewhere(delivered)):
         return Completion(config)
-    file = find_model_file(version, found) if given is None else named_file(given, version, found)
-    described = _describe(file, version / file.name, given) if file is not None else None
+    file = (
+        find_model_file(version, files)
+        if delivered is None
+        else named_file(delivered, version, files)
+    )
+    described = _describe(file, version / file.name, delivered) if file is not None else None
     if file is None or described is None:
         return Completion(config)
     message = described.extras
-    if given is None:
+    if delivered is None:
         _name_backend(message, file)
     if described.signature is not None:
-        _declare(message, described.signature, given)
+        _declare(message, described.signature, delivered)
     if described.unknown:
-        is_told = given is not None or not file.needs_naming
+        is_told = delivered is not None or not file.needs_naming
         completes = file.backend in _COMPLETING and file.platform != _GRAPH and is_told
         completes = completes and described.is_served
         return Completion(config, advice=Advice(_on_a_line(message), described.unknown, completes))
@@ -128,19 +132,19 @@ def complete_config(
     return Completion(parse_model_config(text, path), file.name)
 
 
-def _is_whole(given: pb.ModelConfig) -> bool:
-    return bool(given.input) and bool(given.output)
+def _is_whole(message: pb.ModelConfig) -> bool:
+    return bool(message.input) and bool(message.output)
 
 
-def _has_inputs_elsewhere(given: pb.ModelConfig) -> bool:
+def _has_inputs_elsewhere(message: pb.ModelConfig) -> bool:
     """Whether inputs of the model may be none of a request: controls, states, sizes of batches.
 
     A program beside the file, which a `runtime` names, knows its inputs itself.
     """
     return (
-        bool(given.runtime)
-        or given.HasField("sequence_batching")
-        or bool(given.batch_input or given.batch_output)
+        bool(message.runtime)
+        or message.HasField("sequence_batching")
+        or bool(message.batch_input or message.batch_output)
     )
 
 
@@ -154,10 +158,10 @@ def _on_a_line(message: pb.ModelConfig) -> str:
     return f"{named}{text.strip()}".strip()
 
 
-def _describe(file: ModelFile, path: Path, given: pb.ModelConfig | None) -> _Described | None:
+def _describe(file: ModelFile, path: Path, message: pb.ModelConfig | None) -> _Described | None:
     is_directory = file.name.endswith("/")
     if file.backend == "fil" and not is_directory:
-        return _Described(*describe_forest(read_forest(path) or Forest("xgboost"), given))
+        return _Described(*describe_forest(read_forest(path) or Forest("xgboost"), message))
     signature: Signature | None = None
     if file.backend == "onnxruntime":
         onnx = path / "model.onnx" if is_directory else path
@@ -167,7 +171,7 @@ def _describe(file: ModelFile, path: Path, given: pb.ModelConfig | None) -> _Des
     elif file.backend == "tensorflow" and is_directory:
         inside = path / SAVED_MODEL  # a bare one has no directory of its own
         signature = read_saved_model(inside if is_file(inside) else path.parent / SAVED_MODEL)
-    if signature is not None and given is not None and given.max_batch_size > 0:
+    if signature is not None and message is not None and message.max_batch_size > 0:
         signature = _without_batch(signature)
     if signature is not None:
         return _Described(pb.ModelConfig(), signature)
@@ -225,11 +229,13 @@ def _name_backend(message: pb.ModelConfig, file: ModelFile) -> None:
         message.default_model_filename = file.name.rstrip("/")
 
 
-def _declare(message: pb.ModelConfig, signature: Signature, given: pb.ModelConfig | None) -> None:
+def _declare(
+    message: pb.ModelConfig, signature: Signature, delivered: pb.ModelConfig | None
+) -> None:
     """Add the tensors that the config lacks."""
-    if given is None or not given.input:
+    if delivered is None or not delivered.input:
         _add(message.input, signature.inputs)
-    if given is None or not given.output:
+    if delivered is None or not delivered.output:
         _add(message.output, signature.outputs)
 
 

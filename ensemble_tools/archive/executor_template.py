@@ -109,10 +109,10 @@ def _form(node: object, depth: int = 0) -> Iterator[str]:
     elif isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for name, value in ast.iter_fields(node):
-            kept = _without_docstring(node, value) if name == "body" else value
-            if kept is not None and kept != [] and name not in ("kind", "type_comment"):
+            body = _without_docstring(node, value) if name == "body" else value
+            if body is not None and body != [] and name not in ("kind", "type_comment"):
                 yield f" {name}="
-                yield from _form(kept, depth + 1)
+                yield from _form(body, depth + 1)
         yield ")"
     else:
         yield f" {node!r}"

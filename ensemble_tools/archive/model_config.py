@@ -273,7 +273,7 @@ def backend_name(message: pb.ModelConfig) -> str:
     return str(message.backend) or _PLATFORM_BACKENDS.get(message.platform, "")
 
 
-def derive_backend(message: pb.ModelConfig, found: Collection[str]) -> str:
+def derive_backend(message: pb.ModelConfig, files: Collection[str]) -> str:
     """The backend as Triton derives it: named, by the older word, or else by the model's file.
 
     found: what lies in the version, a directory's name ending in `/`. Empty where nothing tells it.
@@ -281,7 +281,7 @@ def derive_backend(message: pb.ModelConfig, found: Collection[str]) -> str:
     if (named := backend_name(message)) or message.platform:
         return named
     file = str(message.default_model_filename)
-    names = {file, f"{file}/"} if file else found
+    names = {file, f"{file}/"} if file else files
     return next((backend for name, backend in FILE_BACKENDS.items() if name in names), "")
 
 
@@ -314,8 +314,8 @@ def served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
         return len({*policy.specific.versions} & {*there})
     if policy.HasField("all"):
         return len(there)
-    wanted = policy.latest.num_versions if policy.HasField("latest") else 1
-    return min(len(there), int(wanted))
+    count = policy.latest.num_versions if policy.HasField("latest") else 1
+    return min(len(there), int(count))
 
 
 def label_files(text: str) -> tuple[str, ...]:
@@ -414,8 +414,8 @@ def _advise_value(enum: str, value: str) -> str:
 
 def _unknown_field(error: text_format.ParseError) -> str:
     reason = _reason(error)
-    said = f"line {error.GetLine()}: "
-    return f"{said}{name_unknown_field(reason) or shortened(reason)}"
+    place = f"line {error.GetLine()}: "
+    return f"{place}{name_unknown_field(reason) or shortened(reason)}"
 
 
 def name_unknown_field(reason: str) -> str:
@@ -440,10 +440,10 @@ _ALIKE = 0.7
 def _fields_of(message: str) -> list[str]:
     """The names that a message of the config's schema has; none for one that is not known."""
     try:
-        found = pb.DESCRIPTOR.pool.FindMessageTypeByName(message)
+        descriptor = pb.DESCRIPTOR.pool.FindMessageTypeByName(message)
     except KeyError:
         return []
-    return [field.name for field in found.fields]
+    return [field.name for field in descriptor.fields]
 
 
 # --- a scanner for protobuf's text format that knows no schema ------------------------------------
@@ -564,8 +564,8 @@ def _field_spans(text: str, name: str) -> Iterator[tuple[int, int]]:
 
 def _with_latest(step: str) -> str:
     """The text of a step whose version is 0, said or not, with -1 in its place."""
-    words = [(token, start, end) for kind, token, start, end in _tokens(step) if kind == "word"]
-    for (name, _, _), (_, start, end) in pairwise(words):
+    tokens = [(token, start, end) for kind, token, start, end in _tokens(step) if kind == "word"]
+    for (name, _, _), (_, start, end) in pairwise(tokens):
         if name == "model_version":
             return f"{step[:start]}-1{step[end:]}"
     return f"{step[0]} model_version: -1 {step[1:]}"

@@ -62,39 +62,39 @@ class ModelFile:
         return self.name not in standard
 
 
-def find_model_file(version: Path, found: Collection[str]) -> ModelFile | None:
+def find_model_file(version: Path, entries: Collection[str]) -> ModelFile | None:
     """What in a version is the model: the file that has Triton's name, or the only likely one.
 
     Raises as likely_files does.
     """
-    files = likely_files(version, found)
+    files = likely_files(version, entries)
     return files[0] if len(files) == 1 else None
 
 
-def likely_files(version: Path, found: Collection[str]) -> list[ModelFile]:
+def likely_files(version: Path, entries: Collection[str]) -> list[ModelFile]:
     """The files that may be the model, those of a standard name alone where there are such.
 
     Looks into files whose name tells nothing. Hidden files are none: macOS's tar writes a
     `._model.onnx` beside model.onnx. Raises as read_with does.
     """
-    likely = [_judge(version, name) for name in sorted(found) if not name.startswith(".")]
+    likely = [_judge(version, name) for name in sorted(entries) if not name.startswith(".")]
     files = [file for file in likely if file is not None]
-    named = next((name for name in FILE_BACKENDS if name in found), None)
+    named = next((name for name in FILE_BACKENDS if name in entries), None)
     if named is not None:
         return [file for file in files if file.name == named]
     return [file for file in files if not file.needs_naming] or files
 
 
-def named_file(message: pb.ModelConfig, version: Path, found: Collection[str]) -> ModelFile | None:
+def named_file(message: pb.ModelConfig, version: Path, files: Collection[str]) -> ModelFile | None:
     """The file that a config means, where its backend is known. Raises as read_with does."""
     backend = backend_name(message)
     name = str(message.default_model_filename)
     if not name and backend == "fil":
         name = FOREST_FILES.get(message.parameters["model_type"].string_value or "xgboost", "")
     if name:
-        there = next((it for it in (name, f"{name}/") if it in found), None)
+        there = next((it for it in (name, f"{name}/") if it in files), None)
         return ModelFile(there, backend, message.platform) if there and backend else None
-    file = find_model_file(version, found)
+    file = find_model_file(version, files)
     return file if file and file.backend == (backend or file.backend) else None
 
 

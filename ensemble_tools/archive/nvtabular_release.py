@@ -238,15 +238,15 @@ def describe_recognition(label: str, *, pickled: bool = True) -> str:
     whose = f"NVTabular {RELEASE}" if pickled else f"the operators of NVTabular {RELEASE}"
     if names_release(label):
         return f"{whose} by its label ({label}) and by what it holds"
-    said = f"its label {label} names no release" if label else "it has no label"
-    return f"{whose} by what it holds; {said}"
+    why = f"its label {label} names no release" if label else "it has no label"
+    return f"{whose} by what it holds; {why}"
 
 
 def _parse_label(label: str) -> tuple[tuple[int, ...], str]:
-    found = _LABEL.fullmatch(label)
-    if found is None:
+    match = _LABEL.fullmatch(label)
+    if match is None:
         return (), ""
-    *numbers, rest = found.groups()
+    *numbers, rest = match.groups()
     return tuple(int(number or 0) for number in numbers), rest
 
 
@@ -265,8 +265,8 @@ def _compare(name: str, state: Mapping[str, Any]) -> str:
                 f"{attribute} of its {label} is of the type {quoted(_type_of(value))}, and in "
                 f"{RELEASE} it is {type_name}"
             )
-    for attribute, said in expected.items():
-        if attribute not in state and not said.may_lack:
+    for attribute, kind in expected.items():
+        if attribute not in state and not kind.may_lack:
             return f"its {label} has no {attribute}, as that of {RELEASE} has"
     return ""
 

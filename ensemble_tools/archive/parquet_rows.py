@@ -84,7 +84,7 @@ def _sum_groups(data: io.BytesIO) -> int:
     return size
 
 
-def _integers(data: io.BytesIO, wanted: int) -> Iterator[int]:
+def _integers(data: io.BytesIO, needed: int) -> Iterator[int]:
     """The integer in the field of this number, of each struct in a list that has it."""
     count, of = divmod(data.read(1)[0], 16)
     if of != _STRUCT:
@@ -94,7 +94,7 @@ def _integers(data: io.BytesIO, wanted: int) -> Iterator[int]:
         while inside := data.read(1)[0]:
             delta, kind = divmod(inside, 16)
             field = field + delta if delta else _integer(data)
-            if field == wanted and kind in _INTEGERS:
+            if field == needed and kind in _INTEGERS:
                 yield _integer(data)
             else:
                 _skip(data, kind, _DEEPEST)

@@ -40,8 +40,8 @@ def _read(file: BinaryIO) -> bool:
     file.seek(max(0, length - 8 - size))
     footer = file.read(size)
     return _TYPE in footer or any(
-        _TYPE in _decode(found.group()[shift:])
-        for found in _BASE64.finditer(footer)
+        _TYPE in _decode(match.group()[shift:])
+        for match in _BASE64.finditer(footer)
         for shift in range(4)  # what stands in front of it may look like base64
     )
 

@@ -65,11 +65,11 @@ def read_python_files(*tops: Path, with_requests_only: bool = False) -> PythonFi
     strings: set[str] = set()
     names: set[str] = set()
     bytes_left = MAX_BYTES
-    wanted = _REQUEST_CLASS.encode() if with_requests_only else b""
+    marker = _REQUEST_CLASS.encode() if with_requests_only else b""
     for path in _python_files(tops):
         source = _source(path, min(bytes_left, MAX_FILE_BYTES))
         bytes_left -= len(source)
-        if wanted not in source:
+        if marker not in source:
             continue
         for node in _nodes(source):
             if isinstance(node, ast.Constant):

@@ -122,10 +122,10 @@ def _find_models_directory(path: Path) -> Path:
             "of them",
         )
     _refuse_several_files(path, inner)
-    found = ", ".join(child.name for child in entries[:10]) or "nothing"
+    shown = ", ".join(child.name for child in entries[:10]) or "nothing"
     raise RepositoryUnusable(
         path,
-        f"no model directory in it (found {found})",
+        f"no model directory in it (found {shown})",
         "expected directories that hold a config.pbtxt and a version directory such as 1/, or the "
         "file alone of a model that Triton has a backend for: ONNX, TorchScript, XGBoost, "
         "LightGBM, a SavedModel",

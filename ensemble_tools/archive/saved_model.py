@@ -54,8 +54,8 @@ def constants_size(directory: Path) -> tuple[int, int] | None:
         model.ParseFromString(data)
     except DecodeError:
         return None
-    made = sum(_size(node) for meta in model.meta_graphs for node in _nodes(meta.graph))
-    return len(data) + _size_of_variables(directory / _VARIABLES), made
+    size = sum(_size(node) for meta in model.meta_graphs for node in _nodes(meta.graph))
+    return len(data) + _size_of_variables(directory / _VARIABLES), size
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -104,5 +104,5 @@ def _saved_model() -> Any:
             )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = pool.FindMessageTypeByName(f"{file.package}.SavedModel")
-    return message_factory.GetMessageClass(found)
+    descriptor = pool.FindMessageTypeByName(f"{file.package}.SavedModel")
+    return message_factory.GetMessageClass(descriptor)

@@ -122,8 +122,8 @@ def _read(
     read: Callable[[Message], tuple[_Tensors, _Tensors] | None], file: BinaryIO
 ) -> Signature | None:
     try:
-        found = read(open_message(file))
-        inputs, outputs = (_all(it) for it in found) if found else ((), ())
+        tensors = read(open_message(file))
+        inputs, outputs = (_all(it) for it in tensors) if tensors else ((), ())
     except NotReadable:
         return None
     return Signature(inputs, outputs) if inputs and outputs else None
@@ -189,14 +189,14 @@ _ONNX_WAYS: dict[str, dict[int, str]] = {
 
 
 def _read_external_files(file: BinaryIO) -> frozenset[str]:
-    found = set()
+    files = set()
     waiting = [("model", open_message(file))]
     try:
         while waiting:
             kind, message = waiting.pop()
             if kind == "entry":
                 if message.text(1) == "location":
-                    found.add(message.text(2))
+                    files.add(message.text(2))
                 continue
             ways = _ONNX_WAYS[kind]
             for number, value in message.fields():
@@ -204,7 +204,7 @@ def _read_external_files(file: BinaryIO) -> frozenset[str]:
                     waiting.append((ways[number], message.at(value)))
     except NotReadable:
         pass
-    return frozenset(found)
+    return frozenset(files)
 
 
 def _onnx_tensor(value: Message) -> Tensor | None:
@@ -333,13 +333,13 @@ def _is_old_xgboost(head: bytes) -> bool:
 
 def _read_lightgbm(head: bytes) -> Forest:
     lines = head.decode("utf-8", "replace").splitlines()
-    words = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
-    objective = words.get("objective", "").partition(" ")[0]
-    last = _count(words.get("max_feature_idx"))
+    header = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
+    objective = header.get("objective", "").partition(" ")[0]
+    last = _count(header.get("max_feature_idx"))
     features = None if last is None else last + 1
     kinds = {True: _LIGHTGBM_CLASSIFIERS, False: _LIGHTGBM_REGRESSORS}
     kind = next((is_one for is_one, names in kinds.items() if objective in names), None)
-    classes = _count(words.get("num_tree_per_iteration")) or 1
+    classes = _count(header.get("num_tree_per_iteration")) or 1
     return Forest("lightgbm", features, classes, kind if features else None)
 
 
@@ -364,20 +364,20 @@ def _read_xgboost_json(head: bytes, tail: bytes) -> Forest | None:
 
 def _read_xgboost_ubj(tail: bytes) -> Forest:
     part = tail[max(0, tail.rfind(_UBJ_PARAMETERS)) :]
-    words = {}
+    values = {}
     for key in (b"num_class", b"num_feature", b"num_target"):
-        if found := re.search(key + _UBJ_TEXT, part, re.DOTALL):
-            words[key.decode()] = _text_behind(found, part)
+        if match := re.search(key + _UBJ_TEXT, part, re.DOTALL):
+            values[key.decode()] = _text_behind(match, part)
     behind = part[max(0, part.rfind(_UBJ_OBJECTIVE)) :][:_HEAD]
     objective = re.search(rb"name" + _UBJ_TEXT, behind, re.DOTALL)
     if objective is None or _UBJ_OBJECTIVE not in behind or _UBJ_PARAMETERS not in part:
         return Forest("xgboost_ubj")
-    return _xgboost("xgboost_ubj", words, _text_behind(objective, behind))
+    return _xgboost("xgboost_ubj", values, _text_behind(objective, behind))
 
 
-def _text_behind(found: re.Match[bytes], part: bytes) -> str:
+def _text_behind(match: re.Match[bytes], part: bytes) -> str:
     """The text of which the match holds the length."""
-    return part[found.end() : found.end() + found[1][0]].decode("ascii", "replace")
+    return part[match.end() : match.end() + match[1][0]].decode("ascii", "replace")
 
 
 def _xgboost(model_type: str, parameters: Any, objective: Any) -> Forest:
@@ -432,15 +432,15 @@ def _parse_forward(archive: zipfile.ZipFile) -> Arguments | None:
     declared, _, answer = (
         body[body.index("\n  def forward(") :].partition(":\n")[0].partition(") -> ")
     )
-    given = declared.partition(",")[2].strip()  # behind the object itself
+    parameters = declared.partition(",")[2].strip()  # behind the object itself
     returned = _RETURNED.fullmatch(answer)
     if returned is None:
         return None
     outputs = returned[1].count("Tensor") if returned[1] else 1
-    if table := _TABLE.fullmatch(given):
+    if table := _TABLE.fullmatch(parameters):
         keys = re.findall(rf'\b{table[1]}\["([^"\\]+)"\]', body)
         return Arguments(tuple(dict.fromkeys(keys)), outputs) if keys else None
-    arguments = [_ARGUMENT.fullmatch(it.strip()) for it in given.split(",")]
+    arguments = [_ARGUMENT.fullmatch(it.strip()) for it in parameters.split(",")]
     names = tuple(it[1] for it in arguments if it)
     return Arguments(names, outputs) if len(names) == len(arguments) else None
 

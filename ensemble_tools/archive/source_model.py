@@ -166,16 +166,18 @@ def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
     numbers = _read_versions(directory)
     versions = _drop_hollow(directory, config, numbers)
     declared = config.name if config else ""
-    kept, numbered = {*map(str, versions)}, {*map(str, numbers)}
+    served, numbered = {*map(str, versions)}, {*map(str, numbers)}
     payload = {version: _read_payload(directory / str(version)) for version in versions}
-    bare, found = _read_bare(directory, config) if not numbers else ("", frozenset())
+    bare, bare_payload = _read_bare(directory, config) if not numbers else ("", frozenset())
     model = SourceModel(
         name=directory.name if own_name else declared or UNNAMED_MODEL,
         directory=directory,
         config=config,
-        entries=tuple(name for name in names_in(directory) if name in kept or name not in numbered),
+        entries=tuple(
+            name for name in names_in(directory) if name in served or name not in numbered
+        ),
         versions=(1,) if bare else versions,
-        payload={1: found} if bare else payload,
+        payload={1: bare_payload} if bare else payload,
         graph_path=_find_graph(directory, config, versions),
         bare=bare,
     )
@@ -195,14 +197,14 @@ def _read_bare(directory: Path, config: ModelConfig | None) -> tuple[str, frozen
 
     Empty where no file in it is a model.
     """
-    found = _read_payload(directory) - {CONFIG_FILE}
-    if SAVED_MODEL in found:
+    payload = _read_payload(directory) - {CONFIG_FILE}
+    if SAVED_MODEL in payload:
         return _IN_SAVED_MODEL, frozenset({"model.savedmodel/"})
     if config is not None and config.is_ensemble:
         return "", frozenset()
-    named = named_file(config.message, directory, found) if config else None
-    file = named or find_model_file(directory, found)
-    return (_IN_VERSION, found) if file else ("", frozenset())
+    named = named_file(config.message, directory, payload) if config else None
+    file = named or find_model_file(directory, payload)
+    return (_IN_VERSION, payload) if file else ("", frozenset())
 
 
 def _complete(model: SourceModel) -> SourceModel:

@@ -65,8 +65,8 @@ class Message:
 
     def messages(self, number: int) -> Iterator[Message]:
         """The messages in the field of this number, in their order."""
-        for found, value in self.fields():
-            if found == number and isinstance(value, Span):
+        for field_number, value in self.fields():
+            if field_number == number and isinstance(value, Span):
                 yield self.at(value)
 
     def first(self, number: int) -> Message | None:
@@ -79,7 +79,7 @@ class Message:
 
     def integer(self, number: int) -> int | None:
         """The last field of this number, signed, as protobuf takes it; None where there is none."""
-        numbers = [value for found, value in self.fields() if found == number]
+        numbers = [value for field_number, value in self.fields() if field_number == number]
         value = numbers[-1] if numbers else None
         if not isinstance(value, int):
             return None
@@ -91,8 +91,12 @@ class Message:
 
     def texts(self, number: int) -> list[str]:
         """The texts in the fields of this number, in their order."""
-        found = [value for it, value in self.fields() if it == number and isinstance(value, Span)]
-        return [self._read_text(span) for span in found]
+        spans = [
+            value
+            for field_number, value in self.fields()
+            if field_number == number and isinstance(value, Span)
+        ]
+        return [self._read_text(span) for span in spans]
 
     def _read_text(self, span: Span) -> str:
         if span.stop - span.start > _MAX_TEXT:

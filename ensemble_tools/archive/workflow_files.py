@@ -126,8 +126,8 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
         unlabelled = ""
     elif broken:
         return WorkflowFiles(pickled=pickled, broken=tuple(broken))
-    found = _find_files(version, files, directory)
-    return replace(found, content=content, unlabelled=unlabelled, pickled=pickled)
+    names = _find_files(version, files, directory)
+    return replace(names, content=content, unlabelled=unlabelled, pickled=pickled)
 
 
 def _find_files(

@@ -32,14 +32,14 @@ def unpacked_size(path: Path) -> int | None:
 
 def holds_entry(path: Path, name: str) -> bool:
     """Whether an entry has that name, in whatever folder; False for what is no such archive."""
-    wanted = name.encode()
+    encoded = name.encode()
 
     def read(file: BinaryIO) -> bool:
         try:
             names = _names(_read_directory(file) or b"")
         except (struct.error, ValueError, OverflowError):
             return False
-        return any(entry.rpartition(b"/")[2] == wanted for entry in names)
+        return any(entry.rpartition(b"/")[2] == encoded for entry in names)
 
     return read_with(path, read) or False
 

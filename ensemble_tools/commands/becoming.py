@@ -10,11 +10,11 @@ from ensemble_tools.commands import request, verify
 from ensemble_tools.signals import hold
 
 
-def enter_another_room(words: Sequence[str]) -> None:
+def enter_another_room(command: Sequence[str]) -> None:
     """Become the program of a command that only has its door here; returns for any other one."""
     for door in (verify, request):
-        if words[:1] == [door.NAME]:
-            become(door.PROGRAM, words[1:])
+        if command[:1] == [door.NAME]:
+            become(door.PROGRAM, command[1:])
 
 
 def become(module: str, arguments: Sequence[str]) -> None:

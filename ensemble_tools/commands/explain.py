@@ -165,8 +165,8 @@ def _read(options: argparse.Namespace) -> Archive:
     )
     archive = replace(archive, repository=replace(archive.repository, path=options.given))
     if archive.refusal is not None:  # it names files below the directory that is looked at
-        words = str(archive.refusal).replace(str(options.path), str(options.given))
-        archive.refusal.args = (words,)
+        sentence = str(archive.refusal).replace(str(options.path), str(options.given))
+        archive.refusal.args = (sentence,)
     return archive
 
 

@@ -135,9 +135,9 @@ def run_several(options: argparse.Namespace) -> int:
     return worst_code(rows)
 
 
-def _advise_names(one: Path, other: Path) -> str:
+def _advise_names(first: Path, other: Path) -> str:
     """How two archives of one name get two."""
-    above = (one.parent, other.parent)
+    above = (first.parent, other.parent)
     if above[0].name != above[1].name and all(map(_is_one_archive, above)):
         return f"name the folders above, {above[0]} and {above[1]}: the archives get their names"
     return "pack one of them by itself, under another name"

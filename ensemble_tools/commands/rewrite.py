@@ -298,8 +298,8 @@ def report_lines(
     for model in models:
         mark = "  ← invoked" if model.triton_name == entry else ""
         yield f"  {model.triton_name}{_describe_compiled(model)}{mark}"
-    words = shlex.join(("pack", str(destination), "-o", f"{entry}.tar.gz"))
-    yield f"next: python -m ensemble_tools {words}"
+    command = shlex.join(("pack", str(destination), "-o", f"{entry}.tar.gz"))
+    yield f"next: python -m ensemble_tools {command}"
     if len(models) > 1:
         yield (
             "as a single-model endpoint it needs SAGEMAKER_TRITON_DEFAULT_MODEL_NAME="
@@ -320,10 +320,10 @@ def _notes_on_nvtabular(model: PublishedModel) -> Iterator[str]:
             f"note: {model.source_name} is not compiled, it needs NVTabular in Triton's "
             f"Python: {model.not_compiled}"
         )
-    for kept in model.compiled.program.kept if model.compiled else ():
+    for operator in model.compiled.program.kept if model.compiled else ():
         yield (
             f"note: {model.source_name} is compiled in part, it needs NVTabular in Triton's "
-            f"Python: {kept.reason}"
+            f"Python: {operator.reason}"
         )
 
 

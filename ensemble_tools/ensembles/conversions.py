@@ -150,23 +150,24 @@ class _Edge:
 
     def check_declared_type(self) -> None:
         """The operator sends the type of its schema, whatever the model's config has."""
-        found, sent = self.required.specs[0].data_type, self._triton_type
-        if self.required.reader != ANSWER and found != sent:
+        declared, sent = self.required.specs[0].data_type, self._triton_type
+        if self.required.reader != ANSWER and declared != sent:
             raise self._refuse(
                 f"the operator sends {sent} and the model's config "
-                f"has {found}, so Merlin's executor fails as well",
+                f"has {declared}, so Merlin's executor fails as well",
                 "export the graph again",
             )
 
     def cast(self) -> Conversion | None:
         """Case 1: the same form at both ends; shapes are left as they are."""
-        found, written = self.produced.specs, self._written
+        produced, written = self.produced.specs, self._written
         if self.required.reader == ANSWER:  # nobody holds the executor's answer to its shape
             written = tuple(
-                replace_dims(spec, other.dims) for spec, other in zip(written, found, strict=True)
+                replace_dims(spec, other.dims)
+                for spec, other in zip(written, produced, strict=True)
             )
-        fitting = all(_fits(a.dims, b.dims) for a, b in zip(found, written, strict=True))
-        same_type = all(a.data_type == b.data_type for a, b in zip(found, written, strict=True))
+        fitting = all(_fits(a.dims, b.dims) for a, b in zip(produced, written, strict=True))
+        same_type = all(a.data_type == b.data_type for a, b in zip(produced, written, strict=True))
         # 1a. Triton holds the tensor to a shape that its reader does not take.
         if not fitting and self.produced.checked:
             raise self._refuse_shape(written[0])
@@ -176,12 +177,12 @@ class _Edge:
         # 1c. A python model's shape is what it declares to nobody: it goes through a step.
         if same_type:
             why = (
-                f"{self._origin} declares the shape {_show(found[0].dims)} where "
+                f"{self._origin} declares the shape {_show(produced[0].dims)} where "
                 f"{_show(written[0].dims)} is expected"
             )
             return self._convert(Kind.PASS_ON, written, None, why)
         # 1d. Another data type.
-        why = f"{self._origin} gives {_show_type(found[0])} where {_show_type(written[0])}"
+        why = f"{self._origin} gives {_show_type(produced[0])} where {_show_type(written[0])}"
         return self._convert(Kind.CAST, written, self._numpy_type, f"{why} is expected")
 
     def split_rows(self) -> Conversion:
@@ -250,9 +251,9 @@ class _Edge:
         return GraphNotServable(self.path, required.operator, (required.column,), reason, remedy)
 
 
-def _fits(found: tuple[int, ...], expected: tuple[int, ...]) -> bool:
-    return len(found) == len(expected) and all(
-        a == b or -1 in (a, b) for a, b in zip(found, expected, strict=True)
+def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    return len(shape) == len(expected) and all(
+        a == b or -1 in (a, b) for a, b in zip(shape, expected, strict=True)
     )
 
 

@@ -191,8 +191,8 @@ class _InputPlanner:
             else:
                 conversions.append(conversion)
         fed = {*tensors, *(spec.name for each in conversions for spec in each.writes)}
-        kept = tuple(spec for spec in specs if spec.name in fed)
-        return InputPlan(reader, tensors, tuple(conversions), False, kept)
+        specs_fed = tuple(spec for spec in specs if spec.name in fed)
+        return InputPlan(reader, tensors, tuple(conversions), False, specs_fed)
 
     def _plan_stacked(self, call: Call, specs: tuple[TensorSpec, ...]) -> InputPlan:
         """Case 2: a forest's plan. Its specs are the columns: the step that calls it has them."""

@@ -110,8 +110,8 @@ def _gather_parts(
     _check_batching(wiring, executor, executor.config, configs)
     plans = plan_inputs(wiring, executor.config, configs, path)
     wiring = drop_idle_calls(wiring, plans)
-    kept = {ANSWER, *(call.key for call in wiring.calls)}
-    plans = {key: plan for key, plan in plans.items() if key in kept}
+    used = {ANSWER, *(call.key for call in wiring.calls)}
+    plans = {key: plan for key, plan in plans.items() if key in used}
     placement = place(wiring, plans, frozenset(steps), path, remedy)
     return Parts(wiring, executor.config, configs, plans, placement)
 
@@ -125,13 +125,13 @@ def _check_batching(
         for call in wiring.calls
         if call.operator.startswith("TransformWorkflow")
     ]
-    for operator, name, found in batching:
-        if found.max_batch_size > 0:
+    for operator, name, size in batching:
+        if size.max_batch_size > 0:
             raise GraphNotServable(
                 executor.graph_path or executor.directory,
                 operator,
                 (),
-                f"max_batch_size of {name} is {found.max_batch_size}, which puts a dimension in "
+                f"max_batch_size of {name} is {size.max_batch_size}, which puts a dimension in "
                 "front of whole shapes; Merlin sends whole shapes, so its executor fails as well",
                 "export with max_batch_size unset",
             )

@@ -51,9 +51,9 @@ def _walk(parts: Parts, reads: Reads, ordering: Ordering) -> Iterator[Tensor]:
         yield from (*reads.steps[step.name], *walk_wait(step.name), *reads.outputs[step.name])
     if reads.front:
         yield from (*reads.entering, *reads.leaving)
-    asked = find_asked(reads, ordering)
+    tensors_asked = find_asked(reads, ordering)
     for key in parts.calls:
-        yield from (*reads.calls[key].values(), *walk_wait(key), *asked[key])
+        yield from (*reads.calls[key].values(), *walk_wait(key), *tensors_asked[key])
     if reads.front:
         for step in (*reads.front.before, *reads.front.behind):
             for conversion in step.conversions:

@@ -103,26 +103,26 @@ def find_program(node: Node) -> Program | None:
 
 def make_config(program: Program, specs: Iterable[TensorSpec]) -> ModelConfig:
     """The config of the step; specs: its inputs' tensors as they come, whole shapes."""
-    given = {spec.name: spec for spec in specs}
+    specs_by_name = {spec.name: spec for spec in specs}
     message = pb.ModelConfig(backend="python")
     message.input.extend(
         pb.ModelInput(name=spec.name, data_type=data_type_number(spec.data_type), dims=spec.dims)
-        for spec in given.values()
+        for spec in specs_by_name.values()
     )
     for column, source in program.writes.items():
         message.output.extend(
             pb.ModelOutput(
                 name=spec.name, data_type=data_type_number(spec.data_type), dims=spec.dims
             )
-            for spec in _put_out(program, column, source, given)
+            for spec in _put_out(program, column, source, specs_by_name)
         )
     return ModelConfig("", message)
 
 
 def _put_out(
-    program: Program, column: str, source: str, given: Mapping[str, TensorSpec]
+    program: Program, column: str, source: str, specs: Mapping[str, TensorSpec]
 ) -> list[TensorSpec]:
-    data_type = program.types.get(column) or _values_of(source, given).data_type
+    data_type = program.types.get(column) or _values_of(source, specs).data_type
     if column in program.lists:
         values, offsets = ragged_tensors(column)
         return [TensorSpec(values, data_type, (-1,)), TensorSpec(offsets, "TYPE_INT32", (-1,))]
@@ -131,11 +131,11 @@ def _put_out(
             (source, *ragged_tensors(source)), (column, *ragged_tensors(column)), strict=True
         )
         return [
-            TensorSpec(name, given[old].data_type, given[old].dims)
+            TensorSpec(name, specs[old].data_type, specs[old].dims)
             for old, name in names
-            if old in given
+            if old in specs
         ]
-    return [TensorSpec(column, data_type, _SHAPES[program.kind](source, given))]
+    return [TensorSpec(column, data_type, _SHAPES[program.kind](source, specs))]
 
 
 # -- what Merlin's pickles say of them
@@ -239,8 +239,8 @@ def _read_lookup(node: Node) -> Program | None:
     are ragged, as from_feature_view makes them: of others Merlin itself makes something else.
     """
     state = node.operator.state
-    wanted = ("repo_path", "entity_id", "entity_view", "entity_column", "output_prefix")
-    texts = [state.get(name) for name in wanted]
+    attributes = ("repo_path", "entity_id", "entity_view", "entity_column", "output_prefix")
+    texts = [state.get(name) for name in attributes]
     plain, lists = (_as_names(state.get(name)) for name in ("features", "mh_features"))
     with_id = state.get("include_id")
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
@@ -281,11 +281,11 @@ def _is_taken(name: str) -> bool:
     return name in _TAKEN or name.endswith(_PROGRAMS)
 
 
-def _as_names(found: object) -> list[str] | None:
+def _as_names(value: object) -> list[str] | None:
     """The names in a list of them, None for anything else."""
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         return None
-    return found
+    return value
 
 
 def _prefixed(prefix: str, name: str) -> str:
@@ -310,15 +310,15 @@ _READERS: Mapping[str, Callable[[Node], Program | None]] = {
 _Given = Mapping[str, TensorSpec]
 
 
-def _values_of(column: str, given: _Given) -> TensorSpec:
-    return given[column] if column in given else given[ragged_tensors(column)[0]]
+def _values_of(column: str, specs: _Given) -> TensorSpec:
+    return specs[column] if column in specs else specs[ragged_tensors(column)[0]]
 
 
-def _unrolled(column: str, given: _Given) -> tuple[int, ...]:
+def _unrolled(column: str, specs: _Given) -> tuple[int, ...]:
     """Rows of a list are of one length once they are repeated."""
-    if column in given:
-        return (-1, *given[column].dims[1:])
-    return (-1, -1, *_values_of(column, given).dims[1:])
+    if column in specs:
+        return (-1, *specs[column].dims[1:])
+    return (-1, -1, *_values_of(column, specs).dims[1:])
 
 
 _SHAPES: Mapping[str, Callable[[str, _Given], tuple[int, ...]]] = {

@@ -58,14 +58,14 @@ def order_steps(parts: Parts, reads: Reads, called: Set[str] = frozenset()) -> O
 
 def find_asked(reads: Reads, ordering: Ordering) -> Mapping[str, list[Tensor]]:
     """A call or generated step -> those of its tensors that anybody wants, by name."""
-    asked: dict[str, list[Tensor]] = {step: [] for step in ordering.order}
-    wanted = {*reads.leaving, *ordering.waits.values()}
-    wanted.update(*(inputs.values() for inputs in reads.calls.values()))
-    wanted.update(*(reads.steps[step.name] for step in reads.inner))
-    for tensor in sorted(wanted, key=_make_sort_key):
-        if not isinstance(tensor.producer, FromRequest) and tensor.producer.step in asked:
-            asked[tensor.producer.step].append(tensor)
-    return asked
+    outputs: dict[str, list[Tensor]] = {step: [] for step in ordering.order}
+    read = {*reads.leaving, *ordering.waits.values()}
+    read.update(*(inputs.values() for inputs in reads.calls.values()))
+    read.update(*(reads.steps[step.name] for step in reads.inner))
+    for tensor in sorted(read, key=_make_sort_key):
+        if not isinstance(tensor.producer, FromRequest) and tensor.producer.step in outputs:
+            outputs[tensor.producer.step].append(tensor)
+    return outputs
 
 
 def _make_sort_key(tensor: Tensor) -> tuple[str, str]:

@@ -102,18 +102,18 @@ def drop_idle_calls(wiring: Wiring, plans: Mapping[str, InputPlan]) -> Wiring:
         depths[key] - 1 for key, plan in plans.items() if plan.merlin and key not in wiring.idle
     ]
     last = max(levels, default=0)
-    kept = tuple(
+    calls = tuple(
         call for call in wiring.calls if call.key not in wiring.idle or depths[call.key] <= last
     )
-    return replace(wiring, calls=kept)
+    return replace(wiring, calls=calls)
 
 
-def choose_free_name(wanted: str, taken: set[str] | frozenset[str]) -> str:
+def choose_free_name(preferred: str, taken: set[str] | frozenset[str]) -> str:
     """The name itself, or with the first number behind it that makes it a new one."""
-    number, name = 1, wanted
+    number, name = 1, preferred
     while name in taken:
         number += 1
-        name = f"{wanted}_{number}"
+        name = f"{preferred}_{number}"
     return name
 
 

@@ -69,7 +69,7 @@ def find_reads(parts: Parts) -> Reads:
 
     inside = {*parts.calls, *(step.name for step in inner)}
     read = _drop_repeats([*by_calls, *(tensor for step in inner for tensor in steps[step.name])])
-    wanted = _drop_repeats([*answer.values(), *(t for step in at_ends for t in steps[step.name])])
+    tensors = _drop_repeats([*answer.values(), *(t for step in at_ends for t in steps[step.name])])
     return Reads(
         _group_inputs(parts, sources),
         steps,
@@ -79,7 +79,7 @@ def find_reads(parts: Parts) -> Reads:
         inner,
         front,
         entering=tuple(tensor for tensor in read if not _is_made_by(tensor, inside)),
-        leaving=tuple(tensor for tensor in wanted if _is_made_by(tensor, inside)),
+        leaving=tuple(tensor for tensor in tensors if _is_made_by(tensor, inside)),
     )
 
 

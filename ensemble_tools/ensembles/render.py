@@ -73,11 +73,11 @@ def render_models(
     parts: Parts, reads: Reads, ordering: Ordering, triton_name: Callable[[str], str]
 ) -> RenderedModels:
     """Everything that is generated. triton_name: what a name in the archive becomes in Triton."""
-    made = _name_made(parts)
+    generated = _name_made(parts)
     names = name_tensors(parts, reads, ordering)
-    renderer = _Renderer(parts, reads, ordering, names, made, triton_name)
+    renderer = _Renderer(parts, reads, ordering, names, generated, triton_name)
     models = [renderer.render_step(step) for step in reads.inner]
-    models += [renderer.render_made(key, name) for key, name in made.items()]
+    models += [renderer.render_made(key, name) for key, name in generated.items()]
     called = [call.model_name for call in parts.calls.values() if call.stacked]
     ensemble = renderer.render_ensemble()
     if reads.front is None:
@@ -85,7 +85,7 @@ def render_models(
     elif not parts.calls:
         models.append(renderer.render_front(reads.front, "", pb.ModelConfig()))
     else:
-        inner = choose_free_name(_INNER, {*_list_step_names(parts), *made.values()})
+        inner = choose_free_name(_INNER, {*_list_step_names(parts), *generated.values()})
         called.append(inner)
         models.append(GeneratedModel(inner, ensemble))
         models.append(renderer.render_front(reads.front, inner, ensemble))
@@ -101,9 +101,9 @@ def _name_made(parts: Parts) -> dict[str, str]:
     taken = _list_step_names(parts)
     names: dict[str, str] = {}
     for key, call in parts.calls.items():
-        wanted = call.program.kind if call.program is not None else _FOREST
+        preferred = call.program.kind if call.program is not None else _FOREST
         if call.stacked or call.program is not None:
-            names[key] = choose_free_name(wanted, taken)
+            names[key] = choose_free_name(preferred, taken)
             taken.add(names[key])
     return names
 
@@ -132,24 +132,24 @@ class _Renderer:
             for tensor in message.input:
                 tensor.optional = False  # the executor asks each request for all of its columns
             message.output.extend(self._declare_outputs())
-        asked = find_asked(self.reads, self.ordering)
-        steps = [self._render_call(key, asked[key]) for key in self.parts.calls]
-        steps += [self._render_inner(step, asked[step.name]) for step in self.reads.inner]
+        outputs = find_asked(self.reads, self.ordering)
+        steps = [self._render_call(key, outputs[key]) for key in self.parts.calls]
+        steps += [self._render_inner(step, outputs[step.name]) for step in self.reads.inner]
         message.ensemble_scheduling.step.extend(steps)
         return message
 
-    def _render_call(self, key: str, asked: list[Tensor]) -> pb.ModelEnsembling.Step:
+    def _render_call(self, key: str, tensors: list[Tensor]) -> pb.ModelEnsembling.Step:
         model = self.made.get(key, self.parts.calls[key].model_name)
         inputs = {own: self.names[tensor] for own, tensor in self.reads.calls[key].items()}
         if key in self.ordering.waits:
             inputs[self._choose_after(key)] = self.names[self.ordering.waits[key]]
-        outputs = {tensor.name: self.names[tensor] for tensor in asked}
+        outputs = {tensor.name: self.names[tensor] for tensor in tensors}
         return self._make_ensemble_step(model, inputs, outputs)
 
-    def _render_inner(self, step: GeneratedStep, asked: list[Tensor]) -> pb.ModelEnsembling.Step:
+    def _render_inner(self, step: GeneratedStep, tensors: list[Tensor]) -> pb.ModelEnsembling.Step:
         """A generated step knows its tensors by their names in the ensemble."""
         inputs = {self.names[tensor]: self.names[tensor] for tensor in self._list_inputs(step)}
-        outputs = {self.names[tensor]: self.names[tensor] for tensor in asked}
+        outputs = {self.names[tensor]: self.names[tensor] for tensor in tensors}
         return self._make_ensemble_step(step.name, inputs, outputs)
 
     def _make_ensemble_step(

@@ -208,11 +208,11 @@ class _Evaluation:
     def evaluate(self, graph: ExecutorGraph, request: Flow, around: Place) -> Flow:
         """What the graph's output node puts out for these columns of a request."""
         outputs: dict[int, Flow] = {}
-        above, made = self.here, dict[int, int]()
+        above, evaluated = self.here, dict[int, int]()
         for node in graph.nodes:
             self.here = above
             for number in node.upstream:
-                self.here |= made[number]
+                self.here |= evaluated[number]
             self._count(sum(len(outputs[number]) for number in node.upstream))
             if not self.outdated:
                 names = (*node.inputs, *(column.name for column in node.output))
@@ -220,7 +220,7 @@ class _Evaluation:
             place = (*around, node.number)
             reaching = self._merge_upstream(node, outputs, request)
             outputs[node.number] = self._transform(node, reaching, place)
-            made[node.number] = self.here
+            evaluated[node.number] = self.here
         last = graph.output_node
         return self._choose(last, [column.name for column in last.output], outputs[last.number])
 
@@ -381,14 +381,14 @@ class _Evaluation:
         key = f"{node.operator.label}//{'.'.join(map(str, place))}"  # no model is called so
         sources = self._choose(node, program.reads, flow)
         columns = tuple(Column(name, None, False) for name in program.writes)
-        made = self._record_call(
+        outputs = self._record_call(
             Call(key, key, node.operator.label, (), sources, columns, place, program=program)
         )
         if not program.keeps_the_rest:
-            return made
+            return outputs
         taken = program.writes.values()
         rest = {name: source for name, source in flow.items() if name not in taken}
-        reaching = Flow(rest | made)
+        reaching = Flow(rest | outputs)
         reaching.ordered = flow.ordered
         return reaching
 

@@ -41,11 +41,11 @@ def convert(conversions, tensors):
         arrays = [tensors[name] for name in conversion["reads"]]
         try:
             with np.errstate(all="ignore"):  # a number too large for a type becomes what it becomes
-                made = KINDS[conversion["kind"]](arrays, conversion)
+                converted = KINDS[conversion["kind"]](arrays, conversion)
         except Exception as error:
             columns = ", ".join(repr(column) for column in conversion["columns"][:10])
             raise Refused(f"column {columns}: {error}") from error
-        tensors.update(zip(conversion["writes"], made, strict=True))
+        tensors.update(zip(conversion["writes"], converted, strict=True))
 
 
 def callers_fault(error):
@@ -63,7 +63,7 @@ def cast(arrays, conversion):
 def dense(arrays, conversion):
     """A ragged column, whose rows must all be of the wanted length, as one tensor."""
     values, offsets = arrays
-    wanted = conversion["shape"][1:]
+    shape = conversion["shape"][1:]
     lengths = np.diff(offsets)
     if not len(lengths):
         raise ValueError("it has no rows; at least one is expected")
@@ -72,11 +72,11 @@ def dense(arrays, conversion):
             f"its offsets go from {offsets[0]} to {offsets[-1]} for {len(values)} values; they "
             "are expected to rise from 0 to the number of values"
         )
-    if lengths.min() != lengths.max() or (wanted and lengths[0] != wanted[0]):
-        found = f"{lengths.min()} to {lengths.max()} elements"
-        expected = f"{wanted[0]} elements" if wanted else "one length"
-        raise ValueError(f"its rows have {found}; rows of {expected} are expected")
-    return [astype(values.reshape(-1, *wanted), conversion)]
+    if lengths.min() != lengths.max() or (shape and lengths[0] != shape[0]):
+        lengths_seen = f"{lengths.min()} to {lengths.max()} elements"
+        expected = f"{shape[0]} elements" if shape else "one length"
+        raise ValueError(f"its rows have {lengths_seen}; rows of {expected} are expected")
+    return [astype(values.reshape(-1, *shape), conversion)]
 
 
 def ragged(arrays, conversion):

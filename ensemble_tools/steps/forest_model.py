@@ -32,9 +32,9 @@ class TritonPythonModel:
         ).exec()
         if response.has_error():
             return pb_utils.InferenceResponse(error=response.error())
-        given = response.output_tensors()
+        outputs = response.output_tensors()
         return pb_utils.InferenceResponse(
-            [pb_utils.Tensor(tensor.name(), tensor.as_numpy()) for tensor in given]
+            [pb_utils.Tensor(tensor.name(), tensor.as_numpy()) for tensor in outputs]
         )
 
 

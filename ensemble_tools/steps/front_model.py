@@ -27,8 +27,8 @@ class TritonPythonModel:
                 response = ask(tensors)
                 if response.has_error():
                     return pb_utils.InferenceResponse(error=response.error())
-                given = response.output_tensors()
-                tensors.update({tensor.name(): tensor.as_numpy() for tensor in given})
+                outputs = response.output_tensors()
+                tensors.update({tensor.name(): tensor.as_numpy() for tensor in outputs})
             convert(AFTER, tensors)
         except Refused as error:
             return pb_utils.InferenceResponse(error=callers_fault(error))

@@ -21,8 +21,8 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 class Failed(Exception):
     """A step's error: words, and a code of TritonError's or none."""
 
-    def __init__(self, words, code=None):
-        super().__init__(words)
+    def __init__(self, message, code=None):
+        super().__init__(message)
         self.code = code
 
 
@@ -41,26 +41,26 @@ class TritonPythonModel:
     def answer(self, request):
         arrays = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         requested = request.requested_output_names()  # a set: its order is another one each time
-        wanted = [name for name in ANSWER if name in requested]
+        names = [name for name in ANSWER if name in requested]
         try:
-            for step in self.steps_for(frozenset(wanted)):
+            for step in self.steps_for(frozenset(names)):
                 step.run(request, arrays)
         except Failed as failed:
-            words = f"in ensemble '{self.name}', {failed}"
+            message = f"in ensemble '{self.name}', {failed}"
             code = [] if failed.code is None else [failed.code]
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(words, *code))
-        return pb_utils.InferenceResponse([pb_utils.Tensor(name, arrays[name]) for name in wanted])
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, *code))
+        return pb_utils.InferenceResponse([pb_utils.Tensor(name, arrays[name]) for name in names])
 
-    def steps_for(self, wanted):
+    def steps_for(self, names):
         """Those that these tensors come of, as tritonserver runs no others."""
-        if wanted not in self.needed:
-            tensors, steps = set(wanted), []
+        if names not in self.needed:
+            tensors, steps = set(names), []
             for step in reversed(self.steps):
                 if not tensors.isdisjoint(step.writes.values()):
                     tensors.update(step.reads.values())
                     steps.insert(0, step)
-            self.needed[wanted] = steps  # there are as many as sets of outputs: few
-        return self.needed[wanted]
+            self.needed[names] = steps  # there are as many as sets of outputs: few
+        return self.needed[names]
 
     def finalize(self):
         for step in self.steps:
@@ -103,26 +103,26 @@ class Step:
 
     def run(self, request, arrays):
         """Adds what it puts out to the arrays, which have the ensemble's names. Raises Failed."""
-        given = []
+        tensors = []
         for name, tensor in self.reads.items():
             array = arrays[tensor]
             check(array, self.inputs[name], self.name)
-            given.append(pb_utils.Tensor(name, self.own(array)))
-        asked = [Request(request, given, list(self.writes))]
+            tensors.append(pb_utils.Tensor(name, self.own(array)))
+        requests = [Request(request, tensors, list(self.writes))]
         if self.functions is None:
-            (response,) = self.model.execute(asked)
+            (response,) = self.model.execute(requests)
         else:
             with self.functions:
-                (response,) = self.model.execute(asked)
+                (response,) = self.model.execute(requests)
         if response.has_error():
             error = response.error()
             code = getattr(error, "code", None)
             raise Failed(error.message(), code() if callable(code) else None)
-        made = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+        outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
         for name, tensor in self.writes.items():
-            if name not in made:
+            if name not in outputs:
                 raise Failed(f"the step {self.name} put out no {name}")
-            arrays[tensor] = made[name]
+            arrays[tensor] = outputs[name]
 
     def own(self, array):
         """The array for this step, which others may read later, under this name or another one.
@@ -156,8 +156,8 @@ class Functions:
 class Request:
     """What a step is given of the request for the whole."""
 
-    def __init__(self, whole, tensors, wanted):
-        self._whole, self._tensors, self._wanted = whole, tensors, wanted
+    def __init__(self, whole, tensors, output_names):
+        self._whole, self._tensors, self._wanted = whole, tensors, output_names
 
     def request_id(self):
         return self._whole.request_id()
@@ -206,9 +206,9 @@ def check(array, declared, step):
         )
 
 
-def refused(words):
+def refused(message):
     """Triton's code for it is 400's. Triton 2.36 has no codes and answers 400 to all errors."""
-    return Failed(words, getattr(pb_utils.TritonError, "INVALID_ARG", None))
+    return Failed(message, getattr(pb_utils.TritonError, "INVALID_ARG", None))
 
 
 # --- what this model does

@@ -63,11 +63,11 @@ class TritonPythonModel:
     def answer(self, request):
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         (column,) = READS
-        given = {name: tensors[name] for name in READS[column]}
-        ids = next(iter(given.values()))
+        inputs = {name: tensors[name] for name in READS[column]}
+        ids = next(iter(inputs.values()))
         try:
-            found = self.store.find(as_numbers(column, ids))
-            made = {**take(found, ids), **self.passed_on(column, given)}
+            features = self.store.find(as_numbers(column, ids))
+            outputs = {**take(features, ids), **self.passed_on(column, inputs)}
         except Refused as error:
             return failed(f"{OPERATOR}: {error}", "INVALID_ARG")
         except Unavailable as error:
@@ -75,16 +75,16 @@ class TritonPythonModel:
         except Exception as error:
             return failed(f"{OPERATOR}: Feast failed: {self.store.describe(error)}")
         return pb_utils.InferenceResponse(
-            [pb_utils.Tensor(name, np.ascontiguousarray(array)) for name, array in made.items()]
+            [pb_utils.Tensor(name, np.ascontiguousarray(array)) for name, array in outputs.items()]
         )
 
-    def passed_on(self, column, given):
+    def passed_on(self, column, inputs):
         """The ids as they came, under the entity's name."""
         if not SETTINGS["id"]:
             return {}
         return {
-            SETTINGS["id"] + name[len(column) :] if len(given) > 1 else SETTINGS["id"]: array
-            for name, array in given.items()
+            SETTINGS["id"] + name[len(column) :] if len(inputs) > 1 else SETTINGS["id"]: array
+            for name, array in inputs.items()
         }
 
 
@@ -100,14 +100,14 @@ def as_numbers(column, ids):
         ) from (error)
 
 
-def take(found, ids):
+def take(features, ids):
     """Arrays by name. What the store lacks is NaN among numbers with a point, else refused."""
-    made = {}
+    columns = {}
     for name, (feature, dtype) in SETTINGS["features"].items():
-        with telling_what_lacks(feature, found[feature], ids):
-            made[name] = np.array(found[feature]).astype(dtype)
+        with telling_what_lacks(feature, features[feature], ids):
+            columns[name] = np.array(features[feature]).astype(dtype)
     for name, (feature, dtype) in SETTINGS["lists"].items():
-        rows = found[feature]
+        rows = features[feature]
         with telling_what_lacks(feature, rows, ids):
             if isinstance(rows[0], list):
                 values = np.array([value for row in rows for value in row]).astype(dtype)
@@ -115,8 +115,8 @@ def take(found, ids):
             else:  # Merlin makes one row of what is no list
                 values = np.array(rows).astype(dtype)
                 offsets = np.array([0, len(values)])
-        made[f"{name}__values"], made[f"{name}__offsets"] = values, offsets.astype("int32")
-    return made
+        columns[f"{name}__values"], columns[f"{name}__offsets"] = values, offsets.astype("int32")
+    return columns
 
 
 class telling_what_lacks:
@@ -210,20 +210,20 @@ class Store:
 
     def describe(self, error):
         """Its name and the first line of its words, with the repository's name in the archive."""
-        words = str(error).strip().partition("\n")[0]
+        message = str(error).strip().partition("\n")[0]
         for path in sorted({self.path, os.path.realpath(self.path)}, key=len, reverse=True):
-            words = words.replace(path, self.called)
-        return f"{type(error).__name__}: {words[:300]}" if words else type(error).__name__
+            message = message.replace(path, self.called)
+        return f"{type(error).__name__}: {message[:300]}" if message else type(error).__name__
 
     def find(self, ids):
         """A list for each feature, in the order of the ids; raises Unavailable, or as Feast."""
         if len(ids) <= MOST_AT_A_TIME:
             return self.look_up(ids)
-        found = {feature: [] for feature in wanted()}
+        features = {feature: [] for feature in wanted()}
         for start in range(0, len(ids), MOST_AT_A_TIME):
             for feature, rows in self.look_up(ids[start : start + MOST_AT_A_TIME]).items():
-                found[feature] += rows
-        return found
+                features[feature] += rows
+        return features
 
     def look_up(self, ids):
         """As find, of so few ids that they are one look-up."""
@@ -233,8 +233,8 @@ class Store:
         self.hanging = self.hanging[-MOST_HANGING + 1 :]
         if self.asker is None:
             self.asker = Asker(lambda: Opened(self.open()), self.opened)
-        told = self.asker.ask(ids)
-        if told is None:
+        reply = self.asker.ask(ids)
+        if reply is None:
             self.hanging.append(self.asker)
             self.asker = self.opened = None  # with the connection that hangs
             self.why = (
@@ -244,8 +244,8 @@ class Store:
             rest = REST_S if len(self.hanging) < MOST_HANGING else LONG_REST_S
             self.rests_until = time.monotonic() + rest
             raise Unavailable(self.why)
-        if "error" in told:
-            error = told["error"]
+        if "error" in reply:
+            error = reply["error"]
             if isinstance(error, ValueError) and "out of range" in str(error):
                 raise Refused(f"an id does not fit {SETTINGS['entity']}: {error}") from error
             if isinstance(error, Unreadable):
@@ -255,7 +255,7 @@ class Store:
             raise Unavailable(
                 f"{self.describe(error)}; look whether it runs, and at {CONFIGURATION}"
             ) from error
-        return told["found"]
+        return reply["found"]
 
 
 class Asker(threading.Thread):
@@ -303,10 +303,10 @@ class Opened:
             self.renewed = time.monotonic()
         if self.direct is not None and not self.is_proven:
             first = ids[:MOST_PROVEN]
-            found = self.read_slowly(first)
-            self.prove(first, found)
+            features = self.read_slowly(first)
+            self.prove(first, features)
             if len(first) == len(ids):
-                return found
+                return features
         if self.direct is not None and self.is_proven:
             try:
                 return self.direct(ids)
@@ -322,14 +322,16 @@ class Opened:
         ).to_dict()
         return {feature: whole[feature] for feature in wanted()}
 
-    def prove(self, ids, found):
+    def prove(self, ids, features):
         """Proven by a value, not by what both lack."""
         try:
-            is_same = repr(self.direct(ids)) == repr(found)  # where NaN equals NaN
+            is_same = repr(self.direct(ids)) == repr(features)  # where NaN equals NaN
         except Exception:
             is_same = False
         self.direct = self.direct if is_same else None
-        self.is_proven = is_same and any(row is not None for rows in found.values() for row in rows)
+        self.is_proven = is_same and any(
+            row is not None for rows in features.values() for row in rows
+        )
 
 
 class Key:

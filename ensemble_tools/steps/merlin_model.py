@@ -94,17 +94,17 @@ class TritonPythonModel:
     def answer(self, request):
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         for model, outputs in CALLS.items():
-            given = [pb_utils.Tensor(name, tensors[own]) for name, own in outputs.items()]
-            self.calling.answers[model] = pb_utils.InferenceResponse(given)
+            outputs_sent = [pb_utils.Tensor(name, tensors[own]) for name, own in outputs.items()]
+            self.calling.answers[model] = pb_utils.InferenceResponse(outputs_sent)
         try:
-            made = {reader: self.fed(place, tensors) for reader, (place, _) in READERS.items()}
+            inputs = {reader: self.fed(place, tensors) for reader, (place, _) in READERS.items()}
         except Exception:  # in the words of Merlin's executor: its traceback
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(traceback.format_exc()))
         finally:
             self.calling.answers.clear()
         return pb_utils.InferenceResponse(
             [
-                pb_utils.Tensor(own, made[reader][name])
+                pb_utils.Tensor(own, inputs[reader][name])
                 for reader, (_, outputs) in READERS.items()
                 for name, own in outputs.items()
             ]

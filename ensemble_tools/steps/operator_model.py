@@ -28,11 +28,11 @@ class TritonPythonModel:
             for column, arrays in columns.items():
                 check_offsets(column, *arrays)
             with np.errstate(all="ignore"):  # as in Merlin's executor, which warns in its log
-                made = DOES[KIND](columns)
+                outputs = DOES[KIND](columns)
         except Refused as error:
             return pb_utils.InferenceResponse(error=callers_fault(f"{OPERATOR}: {error}"))
         return pb_utils.InferenceResponse(
-            [pb_utils.Tensor(name, np.ascontiguousarray(made[name])) for name in WRITES]
+            [pb_utils.Tensor(name, np.ascontiguousarray(outputs[name])) for name in WRITES]
         )
 
 
@@ -57,10 +57,10 @@ def unroll(columns):
     """Each row as often as the item column, the first that is read, has rows."""
     item = next(iter(READS))
     times = rows(*columns[item])
-    made = times * sum(columns[column][0].nbytes for column in WRITES.values())
-    if made > MOST_UNROLLED:
+    size = times * sum(columns[column][0].nbytes for column in WRITES.values())
+    if size > MOST_UNROLLED:
         raise Refused(
-            f"{made} bytes would be made of the columns {', '.join(WRITES.values())} for {times} "
+            f"{size} bytes would be made of the columns {', '.join(WRITES.values())} for {times} "
             f"items; {MOST_UNROLLED} are made: ask for fewer users or items at a time"
         )
     return {

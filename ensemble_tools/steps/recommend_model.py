@@ -34,9 +34,9 @@ class TritonPythonModel:
         except (IndexError, ValueError) as error:  # a user that it was not trained with
             message = f"{OPERATOR}, column {column!r}: {error}"
             return pb_utils.InferenceResponse(error=callers_fault(message))
-        made = {"ids": ids.astype("int64"), "scores": scores.astype("float64")}
+        outputs = {"ids": ids.astype("int64"), "scores": scores.astype("float64")}
         return pb_utils.InferenceResponse(
-            [pb_utils.Tensor(name, np.ascontiguousarray(made[name])) for name in WRITES]
+            [pb_utils.Tensor(name, np.ascontiguousarray(outputs[name])) for name in WRITES]
         )
 
 

@@ -60,9 +60,9 @@ class TritonPythonModel:
                     "an HNSW index is searched with smaller numbers alone"
                 )
             )
-        _, found = self.index.search(np.ascontiguousarray(vectors, "float32"), SETTINGS["topk"])
+        _, places = self.index.search(np.ascontiguousarray(vectors, "float32"), SETTINGS["topk"])
         return pb_utils.InferenceResponse(
-            [pb_utils.Tensor(written, found.astype("int32").reshape(-1))]
+            [pb_utils.Tensor(written, places.astype("int32").reshape(-1))]
         )
 
 
@@ -120,8 +120,8 @@ def read_index(name, gpu):
         resources.setTempMemory(TEMPORARY)
         return faiss.index_cpu_to_gpu(resources, gpu, index), is_graph
     except RuntimeError as error:
-        told = f"{OPERATOR}: the index {name} is searched on the CPU ({reason_of(error)})"
-        print(told, flush=True)
+        message = f"{OPERATOR}: the index {name} is searched on the CPU ({reason_of(error)})"
+        print(message, flush=True)
         return index, is_graph
 
 

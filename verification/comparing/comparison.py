@@ -86,8 +86,8 @@ class Comparison:
     @property
     def result(self) -> str:
         """The verdict in words."""
-        words = self.verdict.value.replace(USUAL.right, self.names.right)
-        return words.replace(USUAL.form, self.names.form)
+        text = self.verdict.value.replace(USUAL.right, self.names.right)
+        return text.replace(USUAL.form, self.names.form)
 
     @property
     def absolute(self) -> float:
@@ -112,8 +112,8 @@ def compare(
 
     bit_for_bit: 0 and -0 differ, too; NaN is equal to any NaN.
     """
-    found = _compare(executor, served, tolerance, names, bit_for_bit)
-    return replace(found, names=names)
+    differences = _compare(executor, served, tolerance, names, bit_for_bit)
+    return replace(differences, names=names)
 
 
 def _compare(
@@ -147,7 +147,7 @@ def _compare_answers(
     executor: Answer, served: Answer, tolerance: float, names: Names, bit_for_bit: bool
 ) -> Comparison:
     outputs = sorted(executor.tensors.keys() | served.tensors.keys())
-    found = tuple(
+    differences = tuple(
         compare_tensors(
             name,
             executor.tensors.get(name),
@@ -158,16 +158,20 @@ def _compare_answers(
         )
         for name in outputs
     )
-    details = list_details(found)
-    if not all(difference.equal for difference in found):
-        return Comparison(Verdict.DIFFERENT, found, details)
-    exact = all(difference.absolute == 0 for difference in found)
-    return Comparison(Verdict.EQUAL if exact else Verdict.WITHIN_TOLERANCE, found, details)
+    details = list_details(differences)
+    if not all(difference.equal for difference in differences):
+        return Comparison(Verdict.DIFFERENT, differences, details)
+    exact = all(difference.absolute == 0 for difference in differences)
+    return Comparison(Verdict.EQUAL if exact else Verdict.WITHIN_TOLERANCE, differences, details)
 
 
 def list_details(differences: Sequence[Difference]) -> tuple[str, ...]:
     """What is said of each output that differs."""
-    return tuple(f"{found.output}: {found.detail}" for found in differences if found.detail)
+    return tuple(
+        f"{difference.output}: {difference.detail}"
+        for difference in differences
+        if difference.detail
+    )
 
 
 def compare_tensors(
@@ -227,9 +231,9 @@ def _exact(name: str, executor: Tensor, served: Tensor, names: Names) -> Differe
         absolute = relative = float("nan")
     elif bad.any():
         pairs = zip(executor.array[bad].tolist(), served.array[bad].tolist(), strict=True)
-        found = [(abs(int(first) - int(second)), abs(int(first))) for first, second in pairs]
-        absolute = float(max(apart for apart, _ in found))
-        relative = max(apart / size if size else np.inf for apart, size in found)
+        distances = [(abs(int(first) - int(second)), abs(int(first))) for first, second in pairs]
+        absolute = float(max(apart for apart, _ in distances))
+        relative = max(apart / size if size else np.inf for apart, size in distances)
     return Difference(
         name,
         str(executor),

@@ -37,10 +37,10 @@ def compare_distributions(
 ) -> Comparison:
     """Several answers of each to one request."""
     names = sorted({name for answer in (*executor, *served) for name in answer.tensors})
-    found = tuple(_compare_output(name, executor, served, spoken) for name in names)
-    same = all(difference.equal for difference in found)
+    outputs = tuple(_compare_output(name, executor, served, spoken) for name in names)
+    same = all(difference.equal for difference in outputs)
     verdict = Verdict.SAME_DISTRIBUTION if same else Verdict.DIFFERENT
-    return Comparison(verdict, found, list_details(found), spoken)
+    return Comparison(verdict, outputs, list_details(outputs), spoken)
 
 
 def _compare_output(
@@ -78,12 +78,12 @@ def _find_fault(
         )
     if _is_shuffled(name, executor) and _multisets(name, executor) != _multisets(name, served):
         return f"random, in order only: {spoken.form} has other values than {spoken.right}"
-    for what, pick in (("all values", _all), ("first values", _first_of_rows)):
+    for kind, pick in (("all values", _all), ("first values", _first_of_rows)):
         apart = _apart(*(_numbers(name, answers, pick) for answers in (executor, served)))
         limit = _limit(len(executor), len(served))
         if apart > limit:
             return (
-                f"random, in distribution: {what} are {apart:.2f} apart, equal ones at most "
+                f"random, in distribution: {kind} are {apart:.2f} apart, equal ones at most "
                 f"{limit:.2f}"
             )
     return None
@@ -104,8 +104,8 @@ def _constant(name: str, answers: Sequence[Answer]) -> bool:
 
 
 def _described(name: str, answers: Sequence[Answer]) -> str:
-    found = {str(answer.tensors.get(name, "missing")) for answer in answers}
-    return " or ".join(sorted(found))
+    described = {str(answer.tensors.get(name, "missing")) for answer in answers}
+    return " or ".join(sorted(described))
 
 
 def _multiset(name: str, answer: Answer) -> tuple[str, ...]:

@@ -68,14 +68,14 @@ class Forms:
     @property
     def others(self) -> tuple[Form, ...]:
         """Those that are compared with it, in the order in which they are loaded."""
-        found = []
+        forms = []
         if self.served is not None:
-            found.append(Form(self.served.form.value, self.served, Names()))
+            forms.append(Form(self.served.form.value, self.served, Names()))
         if self.compiled is not None:
             names = Names(self.right.names.right, "the compiled form")
             title = f"{self.compiled.form.value}, {COMPILED}"
-            found.append(Form(title, self.compiled, names))
-        return tuple(found)
+            forms.append(Form(title, self.compiled, names))
+        return tuple(forms)
 
     @property
     def original(self) -> ServingPlan:
@@ -105,11 +105,11 @@ def read_forms(
     repository = open_repository(path)
     graph = read_executor_graph(repository)
     models = repository.models.values()
-    wanted = workflows is Compile.AUTO and any(model.workflow for model in models)
-    if graph is None and not wanted:
+    is_compiled = workflows is Compile.AUTO and any(model.workflow for model in models)
+    if graph is None and not is_compiled:
         return None
     compiled, reasons = None, []
-    if wanted:
+    if is_compiled:
         compiled_plan = try_compilation(_plan(repository, graph, COMPILED, rewrite), repository)
         compiled = compiled_plan if compiled_plan.compiled else None
         reasons = [

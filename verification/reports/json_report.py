@@ -38,23 +38,23 @@ def build_document(report: Report) -> dict[str, Any]:
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:
-    request, found = outcome.request, outcome.comparison
+    request, comparison = outcome.request, outcome.comparison
     return {
         "request": request.title,
         "ordinary": request.ordinary,
         "rows": request.rows,
         "inputs": {name: str(tensor) for name, tensor in request.tensors.items()},
-        **_comparison(found),
+        **_comparison(comparison),
         "compiled": None if outcome.compiled is None else _comparison(outcome.compiled),
     }
 
 
-def _comparison(found: Comparison) -> dict[str, Any]:
+def _comparison(comparison: Comparison) -> dict[str, Any]:
     return {
-        "result": found.verdict.name.lower(),
-        "failure": found.verdict.is_failure,
-        "outputs": [_difference(difference) for difference in found.outputs],
-        "details": list(found.details),
+        "result": comparison.verdict.name.lower(),
+        "failure": comparison.verdict.is_failure,
+        "outputs": [_difference(difference) for difference in comparison.outputs],
+        "details": list(comparison.details),
     }
 
 

@@ -86,17 +86,17 @@ class Report:
     @property
     def is_equal(self) -> bool:
         """Whether nothing differs and something was compared."""
-        return all(found.is_equal for found in self.findings)
+        return all(finding.is_equal for finding in self.findings)
 
     @property
     def conclusions(self) -> tuple[str, ...]:
         """A sentence for each form, and for each workflow that was asked alone."""
-        return tuple(found.conclusion for found in self.findings)
+        return tuple(finding.conclusion for finding in self.findings)
 
     @property
     def summary(self) -> str:
         """What differs; where nothing does, the first comparison, and how many there are."""
-        if different := [found.conclusion for found in self.findings if not found.is_equal]:
+        if different := [finding.conclusion for finding in self.findings if not finding.is_equal]:
             return "; ".join(different)
         first, *more = self.conclusions
         return f"{first} ({1 + len(more)} comparisons, all equal)" if more else first

@@ -59,23 +59,27 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator
 
 
 def _request_row(outcome: Outcome) -> tuple[str, ...]:
-    found, rows = outcome.comparison, outcome.request.rows
-    answers = ", ".join(f"{_clean(output.output)} {output.executor}" for output in found.outputs)
+    comparison, rows = outcome.comparison, outcome.request.rows
+    answers = ", ".join(
+        f"{_clean(output.output)} {output.executor}" for output in comparison.outputs
+    )
     return (
         _clean(outcome.request.title),
         "" if rows is None else str(rows),
-        (answers or "-") if len(answers) <= 60 else f"{len(found.outputs)} tensors",
+        (answers or "-") if len(answers) <= 60 else f"{len(comparison.outputs)} tensors",
         *(cell for form in outcome.comparisons for cell in (form.result, _largest(form))),
     )
 
 
-def _largest(found: Comparison) -> str:
-    return _largest_of([found])
+def _largest(comparison: Comparison) -> str:
+    return _largest_of([comparison])
 
 
-def _largest_of(found: Sequence[Comparison]) -> str:
+def _largest_of(comparisons: Sequence[Comparison]) -> str:
     compared = (Verdict.EQUAL, Verdict.WITHIN_TOLERANCE, Verdict.DIFFERENT)
-    outputs = [output for form in found if form.verdict in compared for output in form.outputs]
+    outputs = [
+        output for form in comparisons if form.verdict in compared for output in form.outputs
+    ]
     if not outputs:
         return "-"
     worst = max(outputs, key=_badness)

@@ -67,10 +67,10 @@ def read_categories(files: tuple[Path, ...], interpreter: Path | None) -> Catego
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
         )
-        found: Any = json.loads(done.stdout)
+        categories: Any = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
-    return {str(name): list(values) for name, values in found.items()}
+    return {str(name): list(values) for name, values in categories.items()}
 
 
 def find_known_values(column: InputColumn, categories: Categories) -> Array | None:
@@ -78,12 +78,12 @@ def find_known_values(column: InputColumn, categories: Categories) -> Array | No
 
     merlin-systems reads texts in ASCII alone.
     """
-    found = categories.get(column.name, [])
+    known = categories.get(column.name, [])
     if column.is_string:
-        texts = [text.encode() for text in found if isinstance(text, str) and text.isascii()]
+        texts = [text.encode() for text in known if isinstance(text, str) and text.isascii()]
         return encode_strings(texts) if texts else None
     if not column.is_integer:
         return None
     limits = np.iinfo(NUMPY_TYPES[column.data_type])
-    fitting = [v for v in found if isinstance(v, int) and limits.min <= v <= limits.max]
+    fitting = [v for v in known if isinstance(v, int) and limits.min <= v <= limits.max]
     return np.array(fitting, dtype=NUMPY_TYPES[column.data_type]) if fitting else None

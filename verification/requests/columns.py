@@ -78,13 +78,13 @@ def read_input_columns(config: ModelConfig) -> tuple[InputColumn, ...]:
 
 def list_lengths(configs: Iterable[ModelConfig]) -> tuple[int, ...]:
     """Lengths that lists must have somewhere in the archive: fixed second sizes of inputs."""
-    found = {
+    lengths = {
         config.full_dims(spec)[1]
         for config in configs
         for spec in config.inputs.values()
         if len(config.full_dims(spec)) == 2 and 1 <= config.full_dims(spec)[1] <= _LONGEST_LIST
     }
-    return tuple(sorted(found)[:_MOST_LENGTHS]) or (_USUAL_LENGTH,)
+    return tuple(sorted(lengths)[:_MOST_LENGTHS]) or (_USUAL_LENGTH,)
 
 
 def count_values(column: InputColumn, rows: int, length: int) -> int:

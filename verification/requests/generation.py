@@ -156,10 +156,10 @@ class Generator:
 
     def _floats(self, *special: float) -> Values:
         def values(column: InputColumn, count: int) -> Array:
-            found = self._usual(self._random(4))(column, count)
+            usual = self._usual(self._random(4))(column, count)
             if column.is_float:
-                found = _cycled([*special, 1.5], count, NUMPY_TYPES[column.data_type])
-            return found
+                usual = _cycled([*special, 1.5], count, NUMPY_TYPES[column.data_type])
+            return usual
 
         return values
 

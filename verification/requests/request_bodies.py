@@ -63,11 +63,17 @@ def _values(tensor: Tensor) -> list[Any]:
 
 def write_curl(body: Body, file: Path, name: str, url: str) -> str:
     """The call of curl, for a container that answers at the URL."""
-    words = ["curl", "-s", "-X", "POST", f"{url.rstrip('/')}/models/{quote(name, safe='')}/invoke"]
-    words += ["-H", f"Content-Type: {body.content_type}", "--data-binary", f"@{file}"]
+    command = [
+        "curl",
+        "-s",
+        "-X",
+        "POST",
+        f"{url.rstrip('/')}/models/{quote(name, safe='')}/invoke",
+    ]
+    command += ["-H", f"Content-Type: {body.content_type}", "--data-binary", f"@{file}"]
     if body.is_binary:
-        words += ["-o", "answer.bin"]
-    return shlex.join(words)
+        command += ["-o", "answer.bin"]
+    return shlex.join(command)
 
 
 def write_boto3(body: Body, file: Path, name: str, endpoint: str, url: str | None) -> str:

@@ -19,22 +19,22 @@ _A_REQUEST = (
 def read_requests(path: Path) -> tuple[Request, ...]:
     """All requests of the file, in order; raises RequestsUnusable."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RequestsUnusable(
             path, "", f"it cannot be read ({error.strerror})", "a file of JSON"
         ) from error
     except (ValueError, RecursionError) as error:
         raise RequestsUnusable(path, "", f"it is no JSON ({error})", _A_REQUEST) from error
-    listed = found if isinstance(found, list) else [found]
+    listed = content if isinstance(content, list) else [content]
     if not listed:
         raise RequestsUnusable(path, "", "an empty list", _A_REQUEST)
     return tuple(_request(path, number, request) for number, request in enumerate(listed, 1))
 
 
-def _request(path: Path, number: int, found: Any) -> Request:
+def _request(path: Path, number: int, content: Any) -> Request:
     where = f"request {number}"
-    inputs = found.get("inputs") if isinstance(found, dict) else None
+    inputs = content.get("inputs") if isinstance(content, dict) else None
     if not isinstance(inputs, list) or not inputs:
         raise RequestsUnusable(path, where, "no list `inputs` in it", _A_REQUEST)
     tensors: dict[str, Tensor] = {}
@@ -46,8 +46,8 @@ def _request(path: Path, number: int, found: Any) -> Request:
     return Request(f"{where} of {path.name}", tensors)
 
 
-def _tensor(path: Path, where: str, found: dict[str, Any]) -> Tensor:
-    data_type, shape, data = (found.get(key) for key in ("datatype", "shape", "data"))
+def _tensor(path: Path, where: str, content: dict[str, Any]) -> Tensor:
+    data_type, shape, data = (content.get(key) for key in ("datatype", "shape", "data"))
     if data_type not in NUMPY_TYPES:
         expected = f"one of {', '.join(NUMPY_TYPES)}"
         raise RequestsUnusable(path, where, f"the datatype {data_type!r}", expected)

@@ -71,9 +71,9 @@ def name_another_python(reason: str) -> str:
     return _INSTALLED_THERE.sub(lambda it: f"{_ANOTHER_PYTHON}{it['own'] or _OURS}", reason)
 
 
-def _check_compiled(wanted: ServingPlan, published: ServingPlan) -> None:
+def _check_compiled(expected: ServingPlan, published: ServingPlan) -> None:
     """What is compiled is what is to be compared, not NVTabular in its place."""
-    for before, after in zip(wanted.models, published.models, strict=True):
+    for before, after in zip(expected.models, published.models, strict=True):
         if before.compiled is not None and after.compiled is None:
             raise FormUnusable(f"{after.source_name}, compiled,", after.not_compiled)
 
@@ -114,8 +114,8 @@ def extract_sentence(message: str) -> str:
     text = message.partition("\nAt:\n")[0].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     if _TRACEBACK in text:
-        found = [line for line in lines if _RAISED.match(line)] or lines
-        line = found[-1]
+        candidates = [line for line in lines if _RAISED.match(line)] or lines
+        line = candidates[-1]
     else:
         line = lines[0]
     return line.partition(", Traceback: [")[0][:_LONGEST_MESSAGE]

@@ -35,13 +35,13 @@ def measure(serving: Path, triton_names: Collection[str], processes: Path = _PRO
 
     Models of other backends are in tritonserver's own process.
     """
-    found = list(_stubs(serving, triton_names, processes))
-    shares = [_proportional(entry) for entry in found]
+    stubs = list(_stubs(serving, triton_names, processes))
+    shares = [_proportional(entry) for entry in stubs]
     known = [share for share in shares if share is not None]
     return Memory(
-        len(found),
-        sum(_resident(entry) for entry in found),
-        sum(known) if len(known) == len(found) else None,
+        len(stubs),
+        sum(_resident(entry) for entry in stubs),
+        sum(known) if len(known) == len(stubs) else None,
     )
 
 
@@ -49,8 +49,11 @@ def _stubs(serving: Path, names: Collection[str], processes: Path) -> Iterator[P
     """Their first argument is a path of the model's in the serving repository."""
     for entry in processes.glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = [*(entry / "cmdline").read_text(errors="replace").split("\0"), ""]
-            if words[0].endswith((_STUB, _FORKED)) and _model_of(Path(words[1]), serving) in names:
+            arguments = [*(entry / "cmdline").read_text(errors="replace").split("\0"), ""]
+            if (
+                arguments[0].endswith((_STUB, _FORKED))
+                and _model_of(Path(arguments[1]), serving) in names
+            ):
                 yield entry
 
 
