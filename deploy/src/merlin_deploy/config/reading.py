@@ -15,9 +15,11 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from merlin_deploy.config.consistency import find_contradictions
-from merlin_deploy.config.sections import SECTIONS, Config
-from merlin_deploy.config.values import Reader, WrongMembers, choices_of, show, show_name, table
+from merlin_deploy.config.sections import SECTIONS, Config, Section, reason_of
+from merlin_deploy.config.values import Table, show, show_name
 from merlin_deploy.errors import ConfigurationRefused, Refused
 
 if sys.version_info >= (3, 11):
@@ -29,7 +31,7 @@ else:
 Keys = tuple[str, ...]
 #: A path to what is wrong, and a sentence about it.
 _Mistake = tuple[Keys, str]
-_TAGS = "tags"
+_TAGS, _TAGS_ADAPTER = "tags", TypeAdapter(Table)
 _MOST_BYTES = 100_000
 #: A key a.a.a… takes memory by its length squared.
 _MOST_DOTS = 500
@@ -73,13 +75,16 @@ def parse_config(content: str, path: str) -> Config:
         document = tomllib.loads(content)
     except (ValueError, RecursionError) as error:
         raise ConfigurationRefused(path, [_describe_syntax(error, content)]) from error
-    reader = _DocumentReader()
-    reader.check_names(document, (), [*SECTIONS, _TAGS], "a section")
+    mistakes = [*_find_unknown(document, (), [*SECTIONS, _TAGS], "a section")]
     sections: dict[str, Any] = {}
     for name, section in SECTIONS.items():
-        reader.read_section(name, section, document, sections)
-    tags = reader.read_value((_TAGS,), table, document.get(_TAGS, {})) or {}
-    mistakes = [*reader.mistakes, *find_contradictions(sections, tags)]
+        mistakes += _read_section(name, section, document, sections)
+    try:
+        tags = _TAGS_ADAPTER.validate_python(document.get(_TAGS, {}))
+    except ValidationError as error:
+        tags = {}
+        mistakes += _describe_values(error, (_TAGS,))
+    mistakes += find_contradictions(sections, tags)
     if not mistakes:
         return Config(**sections, tags=tags)
     lines = find_lines(content)
@@ -87,77 +92,59 @@ def parse_config(content: str, path: str) -> Config:
     raise ConfigurationRefused(path, sorted(found, key=lambda mistake: mistake[0] or 0))
 
 
-class _DocumentReader:
-    """Reads a document's sections, and collects the mistakes in them."""
+def _read_section(
+    name: str, section: type[Section], document: Mapping[str, Any], sections: dict[str, Any]
+) -> Iterator[_Mistake]:
+    """Add the section to `sections`, unless there is a mistake in it.
 
-    def __init__(self) -> None:
-        self.mistakes: list[_Mistake] = []
-
-    def read_section(
-        self, name: str, section: type, document: Mapping[str, Any], sections: dict[str, Any]
-    ) -> None:
-        """Add the section to `sections`, unless there is a mistake in it.
-
-        A section that is left out has its defaults; [autoscaling], which has required choices, is
-        None then.
-        """
-        choices = choices_of(section)
-        required = [key for key, choice in choices.items() if choice.required]
-        if name not in document:
-            if not required or name == "autoscaling":
-                sections[name] = None if required else section()
-            else:
-                self._add((), f"there is no [{name}], which has {' and '.join(required)}")
-            return
-        given = document[name]
-        if not isinstance(given, dict):
-            kind = "a list" if isinstance(given, list) else show(given)
-            self._add((name,), f"{name}: found {kind}, expected a section [{name}]")
-            return
-        self.check_names(given, (name,), choices, f"a choice of [{name}]")
-        # An unknown name hides no contradiction between the others.
-        before = len(self.mistakes)
-        values = {
-            key: self.read_value((name, key), choices[key].read, value)
-            for key, value in given.items()
-            if key in choices
-        }
+    A section that is left out has its defaults; [autoscaling], which has required choices, is None
+    then.
+    """
+    choices = section.model_fields
+    required = [key for key, choice in choices.items() if choice.is_required()]
+    given = document.get(name, {})
+    if not isinstance(given, dict):
+        kind = "a list" if isinstance(given, list) else show(given)
+        yield (name,), f"{name}: found {kind}, expected a section [{name}]"
+        return
+    if name not in document and required:
+        if name == "autoscaling":
+            sections[name] = None
+        else:
+            yield (), f"there is no [{name}], which has {' and '.join(required)}"
+        return
+    yield from _find_unknown(given, (name,), choices, f"a choice of [{name}]")
+    try:
+        # An unknown name, which is left out, hides no contradiction between the others.
+        sections[name] = section.model_validate(given)
+    except ValidationError as error:
+        yield from _describe_values(error, (name,))
         for key in required:
             if key not in given:
-                self._add((name,), f"[{name}] has no {key}: {choices[key].reason}")
-        if len(self.mistakes) == before:
-            sections[name] = section(**values)
+                yield (name,), f"[{name}] has no {key}: {reason_of(choices[key])}"
 
-    def read_value(self, keys: Keys, read: Reader, value: object) -> Any:
-        """None after a mistake."""
-        try:
-            return read(value)
-        except WrongMembers as error:
-            members: Any = value
-            for name, expected in error.expected.items():
-                path = f"{'.'.join(keys)}.{show_name(name)}"
-                sentence = f"{path}: found {show(members[name])}, expected {expected}"
-                self._add((*keys, name), sentence)
-        except ValueError as error:
-            self._add(keys, f"{'.'.join(keys)}: found {show(value)}, expected {error}")
-        return None
 
-    def check_names(
-        self, given: Collection[str], keys: Keys, known: Collection[str], what: str
-    ) -> None:
-        """A mistake for each name that is not known."""
-        for name in given:
-            if name not in known:
-                hint = _suggest(name, known)
-                self._add((*keys, name), f"found {show_name(name)}, expected {what}; {hint}")
+def _describe_values(error: ValidationError, above: Keys) -> Iterator[_Mistake]:
+    for it in error.errors():
+        if it["type"] != "missing":
+            keys = (*above, *map(str, it["loc"]))
+            expected = it.get("ctx", {}).get("error", "a table of names and values")
+            path = ".".join(map(show_name, keys))
+            yield keys, f"{path}: found {show(it['input'])}, expected {expected}"
 
-    def _add(self, keys: Keys, sentence: str) -> None:
-        self.mistakes.append((keys, sentence))
+
+def _find_unknown(
+    given: Collection[str], keys: Keys, known: Collection[str], what: str
+) -> Iterator[_Mistake]:
+    for name in given:
+        if name not in known:
+            hint = _suggest(name, known)
+            yield (*keys, name), f"found {show_name(name)}, expected {what}; {hint}"
 
 
 def _suggest(name: str, known: Collection[str]) -> str:
     """The section that knows the name, or the name that is nearest."""
-    homes = [f"[{title}]" for title, section in SECTIONS.items() if name in choices_of(section)]
+    homes = [f"[{title}]" for title, section in SECTIONS.items() if name in section.model_fields]
     if homes:
         return f"it belongs to {' or '.join(homes)}"
     near = difflib.get_close_matches(name, known, 1)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
 
 from merlin_deploy.config.catalog import instance_types, nearest, regions
 
 #: Returns the value, or raises ValueError with what was expected.
 Reader = Callable[[object], Any]
-_CHOICE = "choice"
 #: Characters of a value in a sentence.
 _MOST_SHOWN = 80
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -28,32 +28,6 @@ MOST_WHOLE = 2**31 - 1
 MOST_NUMBER = 1e100
 #: Python does not write a whole number of more than 4300 digits; no setting needs one.
 _TOO_LONG = 10**100
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One field of a section. reason: a sentence for whoever chooses. default: MISSING if it is
-    required. example: TOML, if the default is none."""
-
-    reason: str
-    read: Reader
-    default: Any
-    example: str
-
-    @property
-    def required(self) -> bool:
-        """Whether the file must have it."""
-        return self.default is MISSING
-
-
-def choice(reason: str, read: Reader, *, default: Any = MISSING, example: str = "") -> Any:
-    """A dataclass's field; required without a default."""
-    return field(default=default, metadata={_CHOICE: Choice(reason, read, default, example)})
-
-
-def choices_of(section: type) -> dict[str, Choice]:
-    """The choices of a section by name, in the order of its fields."""
-    return {it.name: it.metadata[_CHOICE] for it in fields(section)}
 
 
 def show(value: object) -> str:
@@ -83,14 +57,6 @@ def _show(value: object, *, inside: bool) -> str:
         return str(value)
     except ValueError:  # Python does not write whole numbers of more than 4300 digits
         return "a number of thousands of digits"
-
-
-class WrongMembers(ValueError):
-    """expected: by the name of each wrong member of a table."""
-
-    def __init__(self, expected: Mapping[str, str]) -> None:
-        super().__init__(f"other values of {', '.join(expected)}")
-        self.expected = expected
 
 
 def _reader(
@@ -158,26 +124,16 @@ def several(read: Reader, most: int) -> Reader:
     return read_list
 
 
-def table(value: object) -> dict[str, str]:
-    """Names with strings, numbers or booleans, which become strings, as an environment has them.
+def _read_member(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < _TOO_LONG):
+        return str(value)
+    raise ValueError("a string, a number or a boolean")
 
-    Raises WrongMembers for other values.
-    """
-    if not isinstance(value, dict):
-        raise ValueError("a table of names and values")
-    members, wrong = dict[str, str](), dict[str, str]()
-    for name, member in value.items():
-        if isinstance(member, bool):
-            members[name] = str(member).lower()
-        elif isinstance(member, (str, float)) or (
-            isinstance(member, int) and abs(member) < _TOO_LONG
-        ):
-            members[name] = str(member)
-        else:
-            wrong[name] = "a string, a number or a boolean"
-    if wrong:
-        raise WrongMembers(wrong)
-    return members
+
+#: Names with strings, numbers or booleans, which become strings, as an environment has them.
+Table = dict[str, Annotated[str, PlainValidator(_read_member)]]
 
 
 def known(read: Reader, names: Callable[[], frozenset[str]], what: str) -> Reader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,10 +146,10 @@ def test_bounds_of_instances(instances: str, beyond: str, expected: str) -> None
         lambda it: with_part(it, "container", environment={"a" * 1025: ""}),
         lambda it: with_part(it, "container", environment={"a": "x" * 1025}),
         lambda it: with_part(it, "container", environment={"1": ""}),
-        lambda it: replace(it, tags=numbered(48)),
-        lambda it: replace(it, tags={"k" * 129: ""}),
-        lambda it: replace(it, tags={"k": "v" * 257}),
-        lambda it: replace(it, tags={"a*": ""}),
+        lambda it: it.model_copy(update={"tags": numbered(48)}),
+        lambda it: it.model_copy(update={"tags": {"k" * 129: ""}}),
+        lambda it: it.model_copy(update={"tags": {"k": "v" * 257}}),
+        lambda it: it.model_copy(update={"tags": {"a*": ""}}),
         lambda it: with_part(it, "alarms", topics=tuple(numbered(6))),
         lambda it: with_part(it, "network", subnets=tuple(numbered(17)), security_groups=("sg",)),
         lambda it: with_part(it, "network", subnets=("s",), security_groups=tuple(numbered(6))),
@@ -173,7 +172,8 @@ def test_what_is_beyond_is_beyond_for_aws(change: Callable[[Config], Config]) ->
 
 def with_part(config: Config, part: str, **choices: Any) -> Config:
     """With other choices in one section."""
-    return replace(config, **{part: replace(getattr(config, part), **choices)})
+    changed = getattr(config, part).model_copy(update=choices)
+    return config.model_copy(update={part: changed})
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,7 +76,8 @@ def test_count_and_type_are_the_configurations() -> None:
     facts = Facts("image", "s3://m/archives/")
     before = make_desired(config, facts)
     for change in ({"count": 3}, {"type": "ml.g5.2xlarge"}):
-        after = make_desired(replace(config, instances=replace(config.instances, **change)), facts)
+        instances = config.instances.model_copy(update=change)
+        after = make_desired(config.model_copy(update={"instances": instances}), facts)
         assert after.model_name == before.model_name
         assert after.config_name != before.config_name
     for moved in (Facts("other", "s3://m/archives/"), Facts("image", "s3://n/archives/")):
