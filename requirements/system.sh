@@ -74,13 +74,17 @@ look() {
     look_for_python demo 3.11 3.12 3.10
     [ "$purpose" = demo ] || look_for_python setup 3.11
     case $purpose in
-        check) look_for_program prometheus promtool ;;
+        check)
+            look_for_program prometheus promtool
+            look_for_program graphviz dot
+            ;;
         test)
             look_for_program prometheus prometheus promtool
             look_for_program chromium chromium chromium-browser google-chrome
             look_for_program redis-server redis-server
             look_for_program default-jdk-headless javac
             look_for_program curl curl
+            look_for_program graphviz dot
             ;;
     esac
     sort -u -o "$faults" "$faults"

@@ -20,10 +20,9 @@ from ensemble_tools.commands.several import (
     worst_code,
 )
 from ensemble_tools.errors import EnsembleToolsError
-from ensemble_tools.explain.errors import NoDrawingLibrary
+from ensemble_tools.explain.graphviz import draw
 from ensemble_tools.explain.json_writer import to_json
 from ensemble_tools.explain.mermaid import mermaid
-from ensemble_tools.explain.picture import Picture
 from ensemble_tools.explain.picture_of import picture_of
 from ensemble_tools.explain.text import text_lines
 from ensemble_tools.serving.compilation import Compile
@@ -62,7 +61,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         help="text for people, json for programs, mermaid for Markdown, svg or png for slides "
-        "(default: by the end of FILE's name, else text)",
+        "(drawn by Graphviz); default: by the end of FILE's name, else text",
     )
     parser.add_argument(
         "-o",
@@ -189,26 +188,7 @@ def rendered(archive: Archive, model_name: str, format_name: str) -> bytes:
         return to_json(picture).encode()
     if format_name == "mermaid":
         return mermaid(picture).encode()
-    return _draw(picture, format_name)
-
-
-def _draw(picture: Picture, format_name: str) -> bytes:
-    """Pillow is imported here: a server that imports this package does not pay for it."""
-    try:
-        from ensemble_tools.explain.drawing.draw import draw
-    except ModuleNotFoundError as error:
-        if error.name != "PIL":
-            raise
-        raise NoDrawingLibrary from None
-
-    drawing = draw(picture)
-    if format_name == "svg":
-        from ensemble_tools.explain.drawing.svg import svg
-
-        return svg(drawing).encode()
-    from ensemble_tools.explain.drawing.png import png
-
-    return png(drawing)
+    return draw(picture, format_name)
 
 
 def _format_by_name(output: Path | None) -> str:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-
 from ensemble_tools.errors import EnsembleToolsError
 
 
-class NotDrawable(EnsembleToolsError):
-    """More nodes than anyone could read."""
-
-    def __init__(self, nodes: int, most: int) -> None:
-        super().__init__(
-            f"the picture would have {nodes} nodes, and at most {most} can be drawn; "
-            "use --format text or --format json"
-        )
-
-
-class NoDrawingLibrary(EnsembleToolsError):
-    """Pillow measures and draws; where nothing is drawn, as in the server's image, it is not."""
+class NoGraphviz(EnsembleToolsError):
+    """Pictures are for people's machines: where nothing is drawn, as in an image, it is not."""
 
     def __init__(self) -> None:
         super().__init__(
-            "pictures are drawn with Pillow, and this Python has none; install it "
-            f"({sys.executable} -m pip install pillow), or use --format text, json or mermaid"
+            "pictures are drawn by Graphviz, and there is no `dot` on the PATH; install it "
+            "(apt-get install graphviz), or use --format text, json or mermaid"
         )
+
+
+class GraphvizFailed(EnsembleToolsError):
+    """It is there and draws nothing."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"Graphviz's `dot`: {words}; use --format text, json or mermaid")

@@ -12,21 +12,11 @@ from collections.abc import Iterator
 from ensemble_tools.errors import shortened
 from ensemble_tools.explain.fold import folded
 from ensemble_tools.explain.picture import Edge, Node, Picture, Side, Tensor, Workflow
+from ensemble_tools.explain.styles import INK, STYLES
 
 _LISTED = 6
 _HARMLESS = re.compile(r"[A-Za-z0-9 _.,:()/-]")
 _BREAK = "<br/>"
-_STYLES = {
-    "selection": "fill:#f1f5f9,stroke:#94a3b8,color:#1c2430",
-    "call": "fill:#f3f8e8,stroke:#6a9a00,color:#1c2430",
-    "inline": "fill:#fff7ed,stroke:#d97706,color:#1c2430",
-    "generated": "fill:#fff7ed,stroke:#d97706,color:#1c2430",
-    "step": "fill:#eef4fb,stroke:#2563eb,color:#1c2430",
-    "model": "fill:#eef4fb,stroke:#2563eb,color:#1c2430",
-    "ensemble": "fill:#eef4fb,stroke:#1e3a8a,color:#1c2430",
-    "executor": "fill:#fff7ed,stroke:#b45309,color:#1c2430",
-    "subgraph": "fill:#f5f3ff,stroke:#7c3aed,color:#1c2430",
-}
 
 
 def mermaid(picture: Picture) -> str:
@@ -53,9 +43,10 @@ def _lines(picture: Picture) -> Iterator[str]:
         yield f"  {names[first]} -.- {names[second]}"
     if picture.refusal is not None:
         yield f'  refused["refused: {label(picture.refusal)}"]'
-    kinds = {node.kind for side in picture.sides for node in side.nodes} & _STYLES.keys()
+    kinds = {node.kind for side in picture.sides for node in side.nodes} & STYLES.keys()
     for kind in sorted(kinds):
-        yield f"  classDef kind_{kind} {_STYLES[kind]}"
+        style = STYLES[kind]
+        yield f"  classDef kind_{kind} fill:{style.fill},stroke:{style.line},color:{INK}"
 
 
 def _side(side: Side, name: str, names: dict[str, str]) -> Iterator[str]:
@@ -74,7 +65,7 @@ def _node(node: Node) -> str:
     lines += [_tensor(tensor) for tensor in node.outputs[:_LISTED]]
     if len(node.outputs) > _LISTED:
         lines.append(label(f"… {len(node.outputs) - _LISTED} more"))
-    kind = f":::kind_{node.kind}" if node.kind in _STYLES else ""
+    kind = f":::kind_{node.kind}" if node.kind in STYLES else ""
     text = _BREAK.join(lines)
     return f'["{text}"]{kind}' if kind else f'(["{text}"])'
 

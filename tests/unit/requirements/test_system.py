@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 SYSTEM = ROOT / "requirements/system.sh"
 FIND = ROOT / "requirements/find_python.sh"
 COREUTILS = ("sh", "cat", "dirname", "grep", "id", "mktemp", "rm", "sleep", "sort", "tail")
-TESTS_NEED = "prometheus chromium redis-server default-jdk-headless curl"
+TESTS_NEED = "prometheus chromium redis-server default-jdk-headless curl graphviz"
 #: apt installs what it is told to: programs that do nothing.
 APT = """#!/bin/sh
 echo "$*" >> {log}
@@ -23,6 +23,7 @@ for each in "$@"; do
         chromium | redis-server | curl) names=$each ;;
         default-jdk-headless) names=javac ;;
         prometheus) names="prometheus promtool" ;;
+        graphviz) names=dot ;;
         *) names= ;;
     esac
     for name in $names; do cp {bin}/true {bin}/$name; done

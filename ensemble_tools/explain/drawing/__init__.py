@@ -1,1 +1,0 @@
-"""The picture as SVG and PNG: where boxes and lettering stand."""
