@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
-from merlin_deploy.images.image import LABEL
+from merlin_deploy.engine import LABEL
 from tests.docker.base_image import ROOT
 
 _FAKE = ROOT / "tests/fakes/mme_container.py"

@@ -17,7 +17,7 @@ import pytest
 
 from deploy.tests.support.commands import write_config
 from deploy.tests.support.runs import left_of
-from merlin_deploy.images.image import LABEL
+from merlin_deploy.engine import LABEL
 from tests.docker.images import Built
 from tests.docker.registry import Registry, running_registry
 from tests.docker.rehearsing import ECR, Rehearsal, image_of, request_of

@@ -1,15 +1,15 @@
 """From an export to an autoscaled endpoint: push, put, up, status, invoke, rollback, down, render.
 
-commands     every command with its options, and what it prints
-config       CONFIG.toml: its sections, its values, mistakes with their lines
-desired      what AWS should have for a CONFIG.toml, as requests
-aws          the only way to AWS, and its errors in sentences
-archives     put: archives in S3, and the names that mean them
-images       push: an image of this machine in ECR
-endpoint     up, rollback, down
-status       collect, compare, show
-invoke       one request and its answer
-documents    what is printed for other tools: policies of IAM, a CloudFormation template
+commands            every command with its options, and what it prints
+config              CONFIG.toml: its sections, its values, mistakes with their lines
+desired             what AWS should have for a CONFIG.toml, as requests
+account, refusals   the only way to AWS, and its errors in sentences
+archives            put: archives in S3, and the names that mean them
+push, engine        push: an image of this machine's Docker engine, to ECR
+endpoint            up, rollback, down
+status              collect, compare, show
+invoke              one request and its answer
+policies, template  what is printed for other tools: IAM's policies, a CloudFormation template
 
 It knows AWS by boto3, and archives by ensemble_tools.shipping alone. No image contains it.
 """

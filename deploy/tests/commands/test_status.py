@@ -19,7 +19,7 @@ from deploy.tests.support.commands import (
     put_archive,
     write_config,
 )
-from merlin_deploy.aws.account import Account
+from merlin_deploy.account import Account
 from merlin_deploy.config.reading import read_config
 from merlin_deploy.status.collect import gather
 from merlin_deploy.status.report import ConfigurationPart, Missing

@@ -9,7 +9,7 @@ from botocore.session import get_session
 from botocore.validate import ParamValidator
 
 from merlin_deploy.config.sections import Config
-from merlin_deploy.desired.requests import Desired, Facts, make_desired
+from merlin_deploy.desired import Desired, Facts, make_desired
 from simulator.control.errors import ServiceError
 from simulator.control.validation import check_members
 

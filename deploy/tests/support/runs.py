@@ -21,7 +21,7 @@ from merlin_deploy.__main__ import as_program
 from merlin_deploy.archives.aliases import read_place
 from merlin_deploy.commands.command_line import read_command
 from merlin_deploy.config.reading import read_config
-from merlin_deploy.desired.requests import Facts, make_desired
+from merlin_deploy.desired import Facts, make_desired
 from merlin_deploy.endpoint.state import digest_of
 from merlin_deploy.errors import DeployError
 from tests.support.control_plane import ControlPlane

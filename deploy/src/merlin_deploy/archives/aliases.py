@@ -22,8 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ensemble_tools.shipping import quoted
-from merlin_deploy.aws.account import Account
-from merlin_deploy.aws.answers import require_members
+from merlin_deploy.account import Account, require_members
 from merlin_deploy.errors import CallRefused, Refused
 from merlin_deploy.terminal import show_bytes
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
+from merlin_deploy.account import Account, require_members
 from merlin_deploy.archives.aliases import (
     Aliases,
     Place,
@@ -17,8 +18,6 @@ from merlin_deploy.archives.aliases import (
     read_place,
     require_target,
 )
-from merlin_deploy.aws.account import Account
-from merlin_deploy.aws.answers import require_members
 from merlin_deploy.config.sections import Config
 from merlin_deploy.errors import NotThere, Refused
 from merlin_deploy.terminal import Say, show_bytes

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
+from merlin_deploy.account import Account, open_account
 from merlin_deploy.archives.aliases import read_aliases, read_place
 from merlin_deploy.archives.bucket import (
     Row,
@@ -20,15 +21,13 @@ from merlin_deploy.archives.bucket import (
 )
 from merlin_deploy.archives.put import Put, put_archives
 from merlin_deploy.archives.sources import find_sources
-from merlin_deploy.aws.account import Account, open_account
 from merlin_deploy.cleanup import clean_up_at_end
 from merlin_deploy.config.catalog import describe_ami
 from merlin_deploy.config.reading import read_config
 from merlin_deploy.config.sections import Config
-from merlin_deploy.desired.requests import make_desired
-from merlin_deploy.endpoint.down import list_what_stays, take_down
-from merlin_deploy.endpoint.facts import find_facts
-from merlin_deploy.endpoint.resources import find_single_archives
+from merlin_deploy.desired import make_desired
+from merlin_deploy.endpoint.changes import list_what_stays, take_down
+from merlin_deploy.endpoint.resources import find_facts, find_single_archives
 from merlin_deploy.endpoint.rollback import roll_back
 from merlin_deploy.endpoint.state import Job
 from merlin_deploy.endpoint.up import bring_up
@@ -37,8 +36,8 @@ from merlin_deploy.terminal import Say, progress_on, say, say_beside, show_bytes
 
 def push(options: argparse.Namespace) -> int:
     """Print the line of CONFIG.toml on stdout once the registry has the image."""
-    from merlin_deploy.images.engine import Engine  # the Docker SDK: no other command needs it
-    from merlin_deploy.images.push import PushOptions, push_image
+    from merlin_deploy.engine import Engine  # the Docker SDK: no other command needs it
+    from merlin_deploy.push import PushOptions, push_image
 
     chosen = PushOptions(options.image, options.repository, options.tag, options.registry)
     tell = say if options.dry_run else say_beside

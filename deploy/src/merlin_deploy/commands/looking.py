@@ -13,26 +13,32 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ensemble_tools.shipping import printable
-from merlin_deploy.aws.account import open_account
+from merlin_deploy.account import open_account
 from merlin_deploy.commands.command_line import WATCH_S
 from merlin_deploy.config.catalog import describe_ami
 from merlin_deploy.config.reading import read_config
 from merlin_deploy.config.sections import make_example
 from merlin_deploy.config.values import archive_name
-from merlin_deploy.documents.iam import make_location
-from merlin_deploy.documents.policies import (
+from merlin_deploy.errors import Refused, Unreachable
+from merlin_deploy.invoke import (
+    Answer,
+    choose_target,
+    make_body,
+    send,
+    stream,
+    write_answer,
+    write_times,
+)
+from merlin_deploy.policies import (
     make_deployer_policy,
+    make_location,
     make_role_policy,
     make_tenant_policy,
     make_trust_policy,
 )
-from merlin_deploy.documents.template import render as render_template
-from merlin_deploy.errors import Refused, Unreachable
-from merlin_deploy.invoke.bodies import make_body, write_answer
-from merlin_deploy.invoke.sending import Answer, choose_target, send, stream, write_times
 from merlin_deploy.status.collect import gather
-from merlin_deploy.status.report import Report, write_document
-from merlin_deploy.status.text import write_text
+from merlin_deploy.status.report import Report, write_document, write_text
+from merlin_deploy.template import render as render_template
 from merlin_deploy.terminal import say, say_beside, show_bytes
 
 _STDIN = "-"

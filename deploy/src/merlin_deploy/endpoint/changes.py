@@ -1,8 +1,8 @@
-"""Change an endpoint: one change at a time, whoever makes it. Each waits for the one under way.
+"""Change an endpoint, or remove it with all that `up` made: one change at a time.
 
 Autoscaling, SageMaker's maintenance, another `up`, or the first try of a call whose answer was lost
 may be changing the endpoint. Meanwhile SageMaker refuses other changes, DeleteEndpoint too ("Cannot
-update in-progress endpoint").
+update in-progress endpoint"). Each change waits for the one under way.
 """
 
 from __future__ import annotations
@@ -10,10 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from merlin_deploy.aws.account import Account
-from merlin_deploy.desired.monitoring import VARIANT
-from merlin_deploy.desired.requests import Members
-from merlin_deploy.endpoint.resources import end_scaling, find_target
+from merlin_deploy.account import Account
+from merlin_deploy.archives.aliases import read_place
+from merlin_deploy.config.sections import Config
+from merlin_deploy.desired import VARIANT, Members
+from merlin_deploy.endpoint.resources import (
+    end_scaling,
+    find_alarms,
+    find_target,
+    remove_alarms,
+    remove_configs,
+)
 from merlin_deploy.endpoint.state import (
     CHANGING,
     Description,
@@ -22,6 +29,7 @@ from merlin_deploy.endpoint.state import (
     describe,
     describe_config,
     desired_count,
+    find_deployed,
     pauses,
     variant_of,
     wait_until_settled,
@@ -136,3 +144,30 @@ def _changes_type(account: Account, endpoint_name: str, config_name: str) -> boo
     configs = (endpoint.get("EndpointConfigName", ""), config_name)
     types = {variant_of(describe_config(account, name)).get("InstanceType") for name in configs}
     return len(types) > 1
+
+
+def take_down(job: Job) -> None:
+    """The endpoint first, since it costs most; then what led to it. Raises DeployError."""
+    account, name = job.account, job.name
+    # First of all: it refuses an endpoint that `up` did not make.
+    deployed = find_deployed(account, name)
+    if find_target(account, name) is not None:
+        end_scaling(account, name)
+        job.say("autoscaling: ended")
+    if deployed is not None:
+        delete_endpoint(job)
+    alarms = [alarm["AlarmName"] for alarm in find_alarms(account, name)]
+    remove_alarms(account, alarms, job.say)
+    remove_configs(account, name, (), job.say)
+
+
+def list_what_stays(config: Config) -> tuple[str, ...]:
+    """What `up` did not make, each with its cost and the command that removes it."""
+    place, name = read_place(config.endpoint.archives), config.endpoint.name
+    return (
+        "what stays, and costs until you remove it:",
+        f"  archives   aws s3 rm --recursive s3://{place.bucket}/{place.prefix}",
+        f"  image      {config.endpoint.image}, in ECR",
+        f"  logs       aws logs delete-log-group --log-group-name /aws/sagemaker/Endpoints/{name}",
+        f"and for nothing: the role {config.endpoint.role}",
+    )

@@ -1,21 +1,26 @@
-"""What belongs to an endpoint besides itself: autoscaling, alarms, configurations and models."""
+"""What belongs to an endpoint: autoscaling, alarms, configurations, models, image and archive."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from merlin_deploy.aws.account import Account
-from merlin_deploy.desired.monitoring import (
+from merlin_deploy.account import Account, Answer
+from merlin_deploy.archives.aliases import read_aliases, read_place, require_target
+from merlin_deploy.config.catalog import EcrImage, read_ecr_image
+from merlin_deploy.config.sections import Config
+from merlin_deploy.desired import (
     DIMENSION,
     NAMESPACE,
+    Facts,
+    Members,
+    has_members,
     is_alarm_of,
     is_content_name,
     make_alarm_prefix,
     make_resource_id,
     make_scalable,
 )
-from merlin_deploy.desired.requests import Members, has_members
 from merlin_deploy.endpoint.state import (
     describe_config,
     digest_of,
@@ -23,6 +28,7 @@ from merlin_deploy.endpoint.state import (
     is_tagged,
     variant_of,
 )
+from merlin_deploy.errors import CallRefused, MissingRight
 from merlin_deploy.terminal import Say
 
 SCALING = "application-autoscaling"
@@ -145,3 +151,49 @@ def _list_made(account: Account, endpoint_name: str, what: str) -> list[tuple[st
     )
     pairs = [(item[f"{what}Name"], item[f"{what}Arn"]) for item in items]
     return [(name, arn) for name, arn in pairs if is_content_name(endpoint_name, name)]
+
+
+def find_facts(account: Account, config: Config, say: Say) -> Facts:
+    """Raises DeployError. say: told why an image has no digest."""
+    place, single = read_place(config.endpoint.archives), config.endpoint.single_model
+    url = place.archives_url
+    if single is not None:
+        url = place.archive_url(require_target(read_aliases(account, place), single, place))
+    return Facts(_add_digest(account, config.endpoint.image, say), url)
+
+
+def describe_image(account: Account, image: EcrImage) -> Answer | None:
+    """DescribeImages' item, by digest or tag; None if ECR does not have it. Raises DeployError."""
+    if image.digest is not None:
+        image_id = {"imageDigest": image.digest}
+    else:
+        image_id = {"imageTag": image.tag or "latest"}
+    answer = account.find(
+        "ecr",
+        "DescribeImages",
+        registryId=image.account,
+        repositoryName=image.repository,
+        imageIds=[image_id],
+    )
+    detail: Answer | None = next(iter((answer or {}).get("imageDetails", ())), None)
+    return detail
+
+
+def _add_digest(account: Account, image: str, say: Say) -> str:
+    """The image by its digest: then it is known what runs, and a tag that moves is a new image.
+
+    Unchanged if ECR does not have it or does not tell: CreateModel's answer will say why.
+    """
+    ecr_image = read_ecr_image(image)
+    if ecr_image is None or ecr_image.digest is not None:
+        return image
+    try:
+        detail = describe_image(account, ecr_image)
+    except (MissingRight, CallRefused) as error:
+        say(f"the image is taken by its tag: {error}")
+        return image
+    if detail is None:
+        say(f"the image is taken by its tag: ECR does not know {image} (yet)")
+        return image
+    repository = image if ecr_image.tag is None else image.removesuffix(f":{ecr_image.tag}")
+    return f"{repository}@{detail['imageDigest']}"

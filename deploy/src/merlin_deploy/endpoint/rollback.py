@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from merlin_deploy.aws.account import Account
+from merlin_deploy.account import Account
 from merlin_deploy.config.sections import Config
-from merlin_deploy.desired.monitoring import STEP_TAG, make_policy, make_target
+from merlin_deploy.desired import STEP_TAG, make_policy, make_target
 from merlin_deploy.endpoint.changes import update_endpoint
 from merlin_deploy.endpoint.state import (
     FAILED,

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from merlin_deploy.aws.account import Account
-from merlin_deploy.desired.monitoring import DIGEST_CHARACTERS, ENDPOINT_TAG, HISTORY_TAG, STEP_TAG
+from merlin_deploy.account import Account
+from merlin_deploy.desired import DIGEST_CHARACTERS, ENDPOINT_TAG, HISTORY_TAG, STEP_TAG
 from merlin_deploy.errors import DeployError, DeploymentFailed, NoAnswer, NotThere, Refused
 from merlin_deploy.terminal import Say
 

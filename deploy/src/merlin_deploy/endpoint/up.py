@@ -8,9 +8,8 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from merlin_deploy.aws.account import Account
-from merlin_deploy.desired.monitoring import HISTORY_TAG, STEP_TAG
-from merlin_deploy.desired.requests import Desired, Members
+from merlin_deploy.account import Account
+from merlin_deploy.desired import HISTORY_TAG, STEP_TAG, Desired, Members
 from merlin_deploy.endpoint.changes import (
     delete_endpoint,
     deleted_meanwhile,

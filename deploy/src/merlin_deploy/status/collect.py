@@ -8,15 +8,19 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
+from merlin_deploy.account import Account
 from merlin_deploy.archives.aliases import Aliases, read_aliases, read_place
 from merlin_deploy.archives.bucket import Stored, find_stored
-from merlin_deploy.aws.account import Account
 from merlin_deploy.config.catalog import read_ecr_image
 from merlin_deploy.config.sections import Config, CostsSection
-from merlin_deploy.desired.monitoring import ENDPOINT_TAG, HISTORY_TAG, make_scalable
-from merlin_deploy.desired.requests import Desired, make_desired
-from merlin_deploy.endpoint.facts import describe_image, find_facts
-from merlin_deploy.endpoint.resources import find_alarms, find_policies, find_target
+from merlin_deploy.desired import ENDPOINT_TAG, HISTORY_TAG, Desired, make_desired, make_scalable
+from merlin_deploy.endpoint.resources import (
+    describe_image,
+    find_alarms,
+    find_facts,
+    find_policies,
+    find_target,
+)
 from merlin_deploy.endpoint.state import (
     describe,
     describe_config,

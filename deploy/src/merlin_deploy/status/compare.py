@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from merlin_deploy.desired.requests import Desired, Members
+from merlin_deploy.desired import Desired, Members
 from merlin_deploy.endpoint.state import desired_count, variant_of
 from merlin_deploy.status.report import Activity, Change, ConfigurationPart, Missing
 

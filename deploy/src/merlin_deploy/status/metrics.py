@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from merlin_deploy.desired.monitoring import VARIANT
+from merlin_deploy.desired import VARIANT
 from merlin_deploy.status.report import TrafficPart
 
 _MINUTE_S = 60

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
+from merlin_deploy.account import Account
 from merlin_deploy.archives.aliases import Place
-from merlin_deploy.archives.upload import PART, PackedArchive, upload
-from merlin_deploy.aws.account import Account
+from merlin_deploy.archives.put import PART, PackedArchive, upload
 
 
 class S3:

@@ -6,7 +6,7 @@ import pytest
 
 from deploy.tests.support.grid import make_config
 from merlin_deploy.config.catalog import AMIS, EcrImage, choose_ami, describe_ami, read_ecr_image
-from merlin_deploy.desired.requests import make_endpoint_config
+from merlin_deploy.desired import make_endpoint_config
 
 NEWEST = "al2023-ami-sagemaker-inference-gpu-4-1"
 

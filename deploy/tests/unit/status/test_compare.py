@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from merlin_deploy.config.reading import parse_config
-from merlin_deploy.desired.requests import Desired, Facts, make_desired
+from merlin_deploy.desired import Desired, Facts, make_desired
 from merlin_deploy.status.compare import Present, Scaling, compare, find_changes
 from merlin_deploy.status.report import Change, ConfigurationPart, Missing
 

@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from merlin_deploy.aws.account import Account
+from merlin_deploy.account import Account
+from merlin_deploy.engine import (
+    Destination,
+    Engine,
+    LocalImage,
+    Login,
+    check_image,
+    choose_name,
+    list_doubts,
+    temporary_name,
+)
 from merlin_deploy.errors import (
     CallRefused,
     DeployError,
@@ -17,14 +27,6 @@ from merlin_deploy.errors import (
     QuotaReached,
     Refused,
     Unreachable,
-)
-from merlin_deploy.images.engine import Engine, Login, temporary_name
-from merlin_deploy.images.image import (
-    Destination,
-    LocalImage,
-    check_image,
-    choose_name,
-    list_doubts,
 )
 from merlin_deploy.terminal import Progress, Say, show_bytes
 

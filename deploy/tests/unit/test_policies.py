@@ -15,14 +15,16 @@ from deploy.tests.support.cfn_lint import lint_template, read_actions
 from deploy.tests.support.grid import make_config, make_grid
 from examples.tenants.iam import as_list, is_allowed
 from merlin_deploy.config.sections import Config
-from merlin_deploy.documents.iam import Location, make_location, partition_of
-from merlin_deploy.documents.policies import (
+from merlin_deploy.errors import Refused
+from merlin_deploy.policies import (
+    Location,
     make_deployer_policy,
+    make_location,
     make_role_policy,
     make_tenant_policy,
     make_trust_policy,
+    partition_of,
 )
-from merlin_deploy.errors import Refused
 
 WHERE = Location("aws", "us-east-1", "123456789012")
 SAGEMAKER = "arn:aws:sagemaker:us-east-1:123456789012"
@@ -242,7 +244,7 @@ def actions(policy: dict[str, Any]) -> set[str]:
     return {one for statement in policy["Statement"] for one in as_list(statement["Action"])}
 
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 CALLS = {"ask", "find", "find_body", "ask_all", "change", "remove"}
 #: Names that are put together, and what comes out.
 BUILT = {"List{what}s": ("ListModels", "ListEndpointConfigs")}

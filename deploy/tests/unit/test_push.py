@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from botocore.stub import Stubber
 
-from merlin_deploy.aws.account import Account
+from merlin_deploy.account import Account
+from merlin_deploy.engine import Destination
 from merlin_deploy.errors import DeployError, MissingRight, QuotaReached, Refused, Unreachable
-from merlin_deploy.images.image import Destination
-from merlin_deploy.images.push import (
+from merlin_deploy.push import (
     PushProgress,
     PushStopped,
     ensure_repository,

@@ -8,14 +8,15 @@ import re
 import pytest
 
 from merlin_deploy.errors import Refused
-from merlin_deploy.invoke.bodies import (
+from merlin_deploy.invoke import (
     BINARY_TYPE,
     JSON_TYPE,
     find_header_size,
     make_body,
+    percentile,
     write_answer,
+    write_times,
 )
-from merlin_deploy.invoke.sending import percentile, write_times
 
 DATA = b"\x20\x00}\xff"
 

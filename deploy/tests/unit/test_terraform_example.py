@@ -13,12 +13,11 @@ import hcl2
 import pytest
 
 from deploy.tests.support.grid import make_config
-from merlin_deploy.desired.monitoring import make_alarms
-from merlin_deploy.documents.iam import Location
-from merlin_deploy.documents.policies import make_role_policy, make_trust_policy
-from merlin_deploy.documents.template import render
+from merlin_deploy.desired import make_alarms
+from merlin_deploy.policies import Location, make_role_policy, make_trust_policy
+from merlin_deploy.template import render
 
-EXAMPLE = Path(__file__).parents[3] / "examples/terraform"
+EXAMPLE = Path(__file__).parents[2] / "examples/terraform"
 SCALING = "[autoscaling]\nmin = 2\nmax = 8\ninvocations_per_instance = 3000"
 AMI = 'ami = "al2-ami-sagemaker-inference-gpu-3-1"'
 Block = dict[str, Any]

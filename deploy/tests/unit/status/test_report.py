@@ -21,8 +21,8 @@ from merlin_deploy.status.report import (
     Report,
     TrafficPart,
     write_document,
+    write_text,
 )
-from merlin_deploy.status.text import write_text
 
 NOW = datetime(2026, 6, 1, 12, 30, tzinfo=timezone.utc)
 THEN = NOW - timedelta(hours=2)

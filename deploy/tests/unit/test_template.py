@@ -6,8 +6,8 @@ from typing import Any
 
 from deploy.tests.support.cfn_lint import lint_template, read_schema
 from deploy.tests.support.grid import make_config, make_grid
-from merlin_deploy.desired.requests import Facts, make_desired
-from merlin_deploy.documents.template import render
+from merlin_deploy.desired import Facts, make_desired
+from merlin_deploy.template import render
 
 SCALING = "[autoscaling]\nmax = 4\ninvocations_per_instance = 300"
 

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from merlin_deploy.errors import CallRefused, DeployError, MissingRight, NoAnswer, Unreachable
-from merlin_deploy.invoke.sending import Target, refusal_of_invocation
+from merlin_deploy.invoke import Target, refusal_of_invocation
 
 ASKED = Target("shop", "shop-a/0123.tar.gz")
 LOG = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/Endpoints/shop"

@@ -14,10 +14,15 @@ from typing import Any
 
 from merlin_deploy.archives.aliases import read_place
 from merlin_deploy.config.sections import Config
-from merlin_deploy.desired.monitoring import ENDPOINT_TAG, make_alarm_prefix
-from merlin_deploy.desired.requests import Desired, Facts, Members, make_desired
-from merlin_deploy.documents.iam import OF_STACK
-from merlin_deploy.documents.policies import make_role_policy, make_trust_policy
+from merlin_deploy.desired import (
+    ENDPOINT_TAG,
+    Desired,
+    Facts,
+    Members,
+    make_alarm_prefix,
+    make_desired,
+)
+from merlin_deploy.policies import OF_STACK, make_role_policy, make_trust_policy
 
 #: Names of parameters and resources in the template.
 _IMAGE, _MODEL_DATA, _ROLE = "Image", "ModelDataUrl", "ExecutionRoleArn"

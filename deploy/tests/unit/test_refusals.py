@@ -13,7 +13,6 @@ from botocore.exceptions import (
 )
 from urllib3.exceptions import ProtocolError
 
-from merlin_deploy.aws.refusals import is_missing, one_line, refusal_of
 from merlin_deploy.errors import (
     AlreadyThere,
     CallRefused,
@@ -25,6 +24,7 @@ from merlin_deploy.errors import (
     QuotaReached,
     Unreachable,
 )
+from merlin_deploy.refusals import is_missing, one_line, refusal_of
 
 URL = "https://api.sagemaker.us-east-1.amazonaws.com/"
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from merlin_deploy.errors import Refused
-from merlin_deploy.images.image import (
+from merlin_deploy.engine import (
     LABEL,
     Destination,
     LocalImage,
@@ -15,6 +14,7 @@ from merlin_deploy.images.image import (
     choose_name,
     list_doubts,
 )
+from merlin_deploy.errors import Refused
 
 GOOD = LocalImage("sha256:1", ("merlin:1",), {LABEL: "true"}, "linux/amd64", 1)
 

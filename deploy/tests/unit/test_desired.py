@@ -8,21 +8,19 @@ import pytest
 
 from deploy.tests.support.grid import make_config, make_grid
 from deploy.tests.support.requests import check_config
-from merlin_deploy.desired.monitoring import (
+from merlin_deploy.desired import (
+    Desired,
+    Facts,
+    has_members,
     is_alarm_of,
     is_content_name,
     make_alarms,
     make_content_name,
+    make_deployment_config,
+    make_desired,
     make_policy,
     make_rollback_alarm_names,
     make_target,
-)
-from merlin_deploy.desired.requests import (
-    Desired,
-    Facts,
-    has_members,
-    make_deployment_config,
-    make_desired,
 )
 
 SCALING = "[autoscaling]\nmin = 2\nmax = 8\ninvocations_per_instance = 300.5\n"

@@ -1,1 +1,0 @@
-"""The only way to AWS: calls, whole answers, errors in sentences."""

@@ -1,1 +1,0 @@
-"""What AWS should have for a CONFIG.toml, as requests. Nothing here asks AWS."""

@@ -1,1 +1,0 @@
-"""Push an image from this machine's Docker engine to ECR."""

@@ -1,1 +1,0 @@
-"""Send a request to the endpoint, and show the answer."""
