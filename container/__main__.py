@@ -28,7 +28,7 @@ def main(
     constants: Constants | None = None,
 ) -> int:
     """Run the program; its exit code. constants: None for the container's own."""
-    options = _parser(program).parse_args(arguments)
+    options = _make_parser(program).parse_args(arguments)
     if options.command == "settings":
         print(f"{UNITS}\n\n{format_settings_table()}")
         return 0
@@ -42,7 +42,7 @@ def main(
     return serve(environment, constants)
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
+def _make_parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
         description="A SageMaker serving container for NVIDIA Merlin models.",

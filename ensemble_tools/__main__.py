@@ -29,7 +29,7 @@ from ensemble_tools.commands.exit_codes import (
     REFUSED,
     SERVED,
 )
-from ensemble_tools.commands.path_argument import opened_path
+from ensemble_tools.commands.path_argument import open_path
 from ensemble_tools.errors import EnsembleToolsError, printable, sentence_of
 
 __all__ = ["MISUSED", "REFUSED", "SERVED", "main"]
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m ensem
     """Run one command; the exit code says how it went (exit_codes.py)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _parser(program).parse_args(words)
+        options = _make_parser(program).parse_args(words)
         code = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -68,11 +68,11 @@ def _run(options: argparse.Namespace) -> int:
     if paths is not None and len(paths) > 1:
         return int(options.run_several(options))
     options.given = options.path if paths is None else paths[0]
-    with opened_path(options.given) as options.path:
+    with open_path(options.given) as options.path:
         return int(options.run(options))
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
+def _make_parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
         description="Look at a model archive, packed or extracted, as the container would, rewrite "

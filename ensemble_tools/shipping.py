@@ -70,10 +70,10 @@ def check_archive(path: Path, *, strict: bool) -> tuple[str, ...]:
 
     strict: Triton completes no config. Raises EnsembleToolsError, OSError.
     """
-    from ensemble_tools.commands.path_argument import opened_path
+    from ensemble_tools.commands.path_argument import open_path
     from ensemble_tools.packing.checking import check_archive as check_directory
 
-    with opened_path(path) as directory:
+    with open_path(path) as directory:
         return check_directory(directory, strict=strict, names=CONTAINERS_NAMES)
 
 
@@ -82,9 +82,9 @@ def lay_out(directory: Path) -> SourceTree:
 
     Models come to the top, whichever layout the directory has.
     """
-    from ensemble_tools.packing.layout import packed_tree
+    from ensemble_tools.packing.layout import find_packed_tree
 
-    return packed_tree(directory)
+    return find_packed_tree(directory)
 
 
 def pack_archive(tree: SourceTree, file: IO[bytes], advance: Callable[[int], object]) -> None:

@@ -28,13 +28,13 @@ from container.errors import ContainerError
 from container.machine.hardware import look_at_hardware
 from container.settings import Settings, read_settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
-from ensemble_tools.commands.path_argument import add_paths, opened_path
+from ensemble_tools.commands.path_argument import add_paths, open_path
 from ensemble_tools.commands.several import (
     Row,
-    summary_document,
-    summary_lines,
+    find_worst_code,
+    summarize_in_document,
+    summarize_in_lines,
     take_each,
-    worst_code,
 )
 from ensemble_tools.errors import printable, sentence_of
 from verification.comparing.forms import Forms, read_forms
@@ -110,7 +110,7 @@ def main(
     signals = Signals()
     try:
         with signals.handled():
-            options = _parser().parse_args(arguments)
+            options = _make_parser().parse_args(arguments)
             code = _run(options, os.environ if environment is None else environment, signals)
             sys.stdout.flush()
     except BrokenPipeError:
@@ -125,7 +125,7 @@ def main(
 
 def _run(options: argparse.Namespace, environment: Mapping[str, str], signals: Signals) -> int:
     requests = read_requests(options.requests) if options.requests else None
-    settings = _settings(options, environment)
+    settings = _make_settings(options, environment)
 
     def verify_one(path: Path) -> tuple[Forms | None, Report | None]:
         return _verify(options, path, requests, settings, environment, signals)
@@ -163,11 +163,11 @@ def _run_several(
 
     rows = take_each(options.paths, take, _FAILURES, DIFFERENT)
     if options.format == "text":
-        for line in summary_lines(rows):
+        for line in summarize_in_lines(rows):
             print(line)
-        return worst_code(rows)
-    print(json.dumps(summary_document(_SEVERAL, rows), indent=2, allow_nan=False))
-    return worst_code(rows)
+        return find_worst_code(rows)
+    print(json.dumps(summarize_in_document(_SEVERAL, rows), indent=2, allow_nan=False))
+    return find_worst_code(rows)
 
 
 def _print(report: Report, options: argparse.Namespace) -> None:
@@ -187,7 +187,7 @@ def _verify(
     signals: Signals,
 ) -> tuple[Forms | None, Report | None]:
     """No report where there is nothing to compare."""
-    with opened_path(path) as directory:
+    with open_path(path) as directory:
         forms = read_forms(directory, Rewrite(options.rewrite), Compile(options.compile))
         if forms is None or not forms.others:
             return forms, None
@@ -219,14 +219,14 @@ def choose_exit_code(report: Report) -> int:
     return EQUAL if report.is_equal else DIFFERENT
 
 
-def _settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+def _make_settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
     heeded = {name: environment[name] for name in _HEEDED if name in environment}
     if options.python is not None:
         heeded["SERVE_BACKEND_PYTHON"] = options.python
     return read_settings(heeded, look_at_hardware())
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ensemble_tools verify",
         description=_DESCRIPTION,
@@ -242,24 +242,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--batches",
-        type=_batches,
+        type=_parse_batches,
         default=(1, 5, 100),
         metavar="N,N,…",
         help="rows of the generated ordinary requests (default: 1,5,100)",
     )
     parser.add_argument(
-        "--seed", type=_seed, default=0, help="of the generated requests (default: %(default)s)"
+        "--seed",
+        type=_parse_seed,
+        default=0,
+        help="of the generated requests (default: %(default)s)",
     )
     parser.add_argument(
         "--tolerance",
-        type=_tolerance,
+        type=_parse_tolerance,
         default=0.0,
         help="by how much floats may differ, times the executor's number where that is above 1 "
         "(default: 0, not at all)",
     )
     parser.add_argument(
         "--python",
-        type=_python,
+        type=_find_python,
         metavar="INTERPRETER",
         help="the models' Python, as SERVE_BACKEND_PYTHON (default: the container's default)",
     )
@@ -288,7 +291,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _python(text: str) -> str:
+def _find_python(text: str) -> str:
     program = shutil.which(text)
     if program is None:
         raise argparse.ArgumentTypeError(
@@ -298,7 +301,7 @@ def _python(text: str) -> str:
     return os.path.abspath(program)
 
 
-def _batches(text: str) -> tuple[int, ...]:
+def _parse_batches(text: str) -> tuple[int, ...]:
     try:
         batches = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -308,13 +311,13 @@ def _batches(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(batches))
 
 
-def _seed(text: str) -> int:
+def _parse_seed(text: str) -> int:
     if not text.isdecimal() or not text.isascii():
         raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, 0 or more")
     return int(text)
 
 
-def _tolerance(text: str) -> float:
+def _parse_tolerance(text: str) -> float:
     try:
         tolerance = float(text)
     except ValueError:

@@ -71,17 +71,17 @@ def decode(body: bytes, head_size: int) -> dict[str, Tensor]:
         data_type, shape = str(output["datatype"]), [int(size) for size in output["shape"]]
         size = output.get("parameters", {}).get("binary_data_size")
         if size is None:
-            array = from_values(output["data"], data_type, shape)
+            array = make_tensor(output["data"], data_type, shape)
         else:
-            array = _from_bytes(body[place : place + size], data_type, shape)
+            array = _read_bytes(body[place : place + size], data_type, shape)
             place += size
         tensors[str(output["name"])] = Tensor(data_type, array)
     return tensors
 
 
-def from_values(values: list[Any], data_type: str, shape: list[int]) -> Array:
+def make_tensor(values: list[Any], data_type: str, shape: list[int]) -> Array:
     """JSON's values, nested or flat, as an array; raises ValueError, TypeError or OverflowError."""
-    flat = list(_flat(values))
+    flat = list(_flatten(values))
     if data_type == STRINGS:
         texts = [text.encode() for text in flat if isinstance(text, str)]
         if len(texts) < len(flat):
@@ -95,12 +95,12 @@ def from_values(values: list[Any], data_type: str, shape: list[int]) -> Array:
     return np.array(flat, dtype=kind).reshape(shape)
 
 
-def _flat(values: Any) -> Any:
+def _flatten(values: Any) -> Any:
     if not isinstance(values, list):
         yield values
         return
     for value in values:
-        yield from _flat(value)
+        yield from _flatten(value)
 
 
 def _to_bytes(tensor: Tensor) -> bytes:
@@ -109,16 +109,16 @@ def _to_bytes(tensor: Tensor) -> bytes:
     return b"".join(struct.pack("<I", len(text)) + text for text in tensor.array.reshape(-1))
 
 
-def _from_bytes(content: bytes, data_type: str, shape: list[int]) -> Array:
+def _read_bytes(content: bytes, data_type: str, shape: list[int]) -> Array:
     if data_type == STRINGS:
-        return encode_strings(list(_texts(content))).reshape(shape)
+        return encode_strings(list(_read_texts(content))).reshape(shape)
     if data_type == "BF16":  # numpy has no such type: the upper half of a float32
         halves = np.frombuffer(content, dtype=np.uint16).astype(np.uint32) << 16
         return halves.view(np.float32).reshape(shape)
     return np.frombuffer(content, dtype=NUMPY_TYPES[data_type]).reshape(shape)
 
 
-def _texts(content: bytes) -> Any:
+def _read_texts(content: bytes) -> Any:
     place = 0
     while place < len(content):
         (size,) = struct.unpack_from("<I", content, place)

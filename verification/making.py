@@ -26,10 +26,10 @@ from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.commands.atomic_output import write_file
-from ensemble_tools.commands.path_argument import add_path, opened_path
+from ensemble_tools.commands.path_argument import add_path, open_path
 from ensemble_tools.errors import printable, sentence_of
 from ensemble_tools.serving.opened_archive import read_archive, require_plan
-from verification.comparing.forms import operator_labels
+from verification.comparing.forms import label_operators
 from verification.errors import (
     Decoupled,
     FormUnfit,
@@ -93,7 +93,7 @@ exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
-    parser = _parser()
+    parser = _make_parser()
     options = parser.parse_args(arguments)
     if (options.curl or options.boto3) and options.output is None:
         parser.error("--curl and --boto3 name the file of the request: give it with -o FILE")
@@ -115,11 +115,11 @@ def make_body(path: Path, rows: int | None, *, binary: bool = False) -> Body:
 
     Raises EnsembleToolsError, VerificationError, OSError.
     """
-    with opened_path(path) as directory:
+    with open_path(path) as directory:
         archive = read_archive(directory, "model", strict=False, names=SETTING_NAMES)
         require_plan(archive)
         repository = archive.repository
-        request = _make_request(repository, rows or _usual_rows(archive.graph))
+        request = _make_request(repository, rows or _read_usual_rows(archive.graph))
         config = repository.entry.config
         if binary:
             return make_binary(request)
@@ -128,8 +128,8 @@ def make_body(path: Path, rows: int | None, *, binary: bool = False) -> Body:
         return make_json(request)
 
 
-def _usual_rows(graph: ExecutorGraph | None) -> int:
-    labels = operator_labels(graph, set()) if graph is not None else ()
+def _read_usual_rows(graph: ExecutorGraph | None) -> int:
+    labels = label_operators(graph, set()) if graph is not None else ()
     return 1 if _ONE_ROW.intersection(labels) else _USUAL_ROWS
 
 
@@ -180,7 +180,7 @@ def _write(options: argparse.Namespace, body: Body) -> None:
         print(f"{options.output}  {len(body.content)} bytes, Content-Type: {body.content_type}")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ensemble_tools request",
         description=_DESCRIPTION,
@@ -197,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rows",
-        type=_rows,
+        type=_make_rows,
         metavar="N",
         help="rows of the request, fewer where the model's max_batch_size is below that "
         f"(default: {_USUAL_ROWS}; 1 where candidates are unrolled beside one user)",
@@ -226,7 +226,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _rows(text: str) -> int:
+def _make_rows(text: str) -> int:
     if text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= MOST_ROWS:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MOST_ROWS}")

@@ -82,11 +82,11 @@ async def verify(
     all_forms = (forms.right, *forms.others)
     async with progress.shown():
         progress.tell("looking for tritonserver")
-        with _directory() as directory:
+        with _make_directory() as directory:
             with signals.blocking():
                 runtime = find_runtime(settings, directory, environment)
                 check_for_merlin(runtime)
-                categories = _categories(forms, runtime)
+                categories = _read_categories(forms, runtime)
             requests = task.requests or generate(task, categories)
             progress.tell("starting tritonserver")
             async with run_tritonserver(settings, runtime, environment, directory) as started:
@@ -94,7 +94,7 @@ async def verify(
                 seconds = await _load_all(server, all_forms, settings, progress, signals)
                 outcomes = await _compare_all(server, task, requests, progress)
                 workflows = await _compare_workflows(server, task, categories, progress)
-                timed = _timed_request(outcomes) if task.timing else None
+                timed = _make_timed_request(outcomes) if task.timing else None
                 timings = await _time(server, all_forms, timed, progress)
                 memories = [measure(server.serving, form.plan.triton_names) for form in all_forms]
                 progress.tell("stopping tritonserver")
@@ -125,10 +125,10 @@ def generate(task: Task, categories: Categories) -> tuple[Request, ...]:
     columns = read_input_columns(task.forms.config)
     if unknown := find_unsupported(columns):
         raise NothingToAsk(task.forms.repository.entry.config_path, unknown)
-    return _generated(columns, list_lengths(task.forms.configs), task, categories)
+    return _generate(columns, list_lengths(task.forms.configs), task, categories)
 
 
-def _generated(
+def _generate(
     columns: tuple[InputColumn, ...], lengths: tuple[int, ...], task: Task, categories: Categories
 ) -> tuple[Request, ...]:
     known = tuple(
@@ -137,7 +137,7 @@ def _generated(
     return Generator(known, lengths, task.seed).requests(task.batches)
 
 
-def _categories(forms: Forms, runtime: TritonRuntime) -> Categories:
+def _read_categories(forms: Forms, runtime: TritonRuntime) -> Categories:
     """What the workflows know; blocking, under a second."""
     python = runtime.backend_python
     return read_categories(
@@ -146,7 +146,7 @@ def _categories(forms: Forms, runtime: TritonRuntime) -> Categories:
 
 
 @contextlib.contextmanager
-def _directory() -> Iterator[Path]:
+def _make_directory() -> Iterator[Path]:
     """For all that is written; gone at the end."""
     directory = Path(tempfile.mkdtemp(prefix="verify-")).resolve()
     try:
@@ -257,7 +257,7 @@ async def _compare_workflow(
         return ()
     names, hangs = Names("NVTabular", "the compiled workflow"), ""
     outcomes: list[Outcome] = []
-    for request in _generated(columns, list_lengths([config]), task, categories):
+    for request in _generate(columns, list_lengths([config]), task, categories):
         try:
             right = await ask(server, forms.original, request, originals[model.source_name])
             ours = await ask(server, forms.compiled, request, model.triton_name)
@@ -271,7 +271,7 @@ async def _compare_workflow(
     return tuple(outcomes)
 
 
-def _timed_request(outcomes: Sequence[Outcome]) -> Request | None:
+def _make_timed_request(outcomes: Sequence[Outcome]) -> Request | None:
     """One that all answer: ordinary, and of TIMED_ROWS rows, if there is such a one."""
     answered = [outcome.request for outcome in outcomes if outcome.is_answered]
     return min(

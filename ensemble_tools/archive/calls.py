@@ -53,7 +53,7 @@ def find_calls(
         others = models.keys() - {name}
         makes_requests = model.python.makes_requests or has_callers_beside
         strings = model.python.strings if makes_requests else ()
-        calls = others & {*strings, *_parameter_items(model.config)}  # 1, 2
+        calls = others & {*strings, *_read_parameters(model.config)}  # 1, 2
         if not calls and model.python.makes_requests:  # 3
             calls = others - steps
         if calls or model.python.makes_requests:
@@ -94,7 +94,7 @@ def _is_plain(config: ModelConfig | None) -> bool:
     return config is None or not (config.is_ensemble or config.platform == EXECUTOR_PLATFORM)
 
 
-def _parameter_items(config: ModelConfig | None) -> Iterator[str]:
+def _read_parameters(config: ModelConfig | None) -> Iterator[str]:
     if config is None:
         return
     for parameter in config.message.parameters.values():

@@ -19,7 +19,7 @@ from ensemble_tools.archive.files import is_file
 from ensemble_tools.archive.forest_config import describe_forest
 from ensemble_tools.archive.model_config import (
     ModelConfig,
-    data_type_number,
+    number_data_type,
     parse_model_config,
     print_model_config,
 )
@@ -28,7 +28,7 @@ from ensemble_tools.archive.model_file import (
     FOREST_FILES,
     ModelFile,
     find_model_file,
-    named_file,
+    find_named_file,
 )
 from ensemble_tools.archive.signatures import (
     TORCHSCRIPT_ENTRY,
@@ -111,7 +111,7 @@ def complete_config(
     file = (
         find_model_file(version, files)
         if delivered is None
-        else named_file(delivered, version, files)
+        else find_named_file(delivered, version, files)
     )
     described = _describe(file, version / file.name, delivered) if file is not None else None
     if file is None or described is None:
@@ -125,7 +125,7 @@ def complete_config(
         is_told = delivered is not None or not file.needs_naming
         completes = file.backend in _COMPLETING and file.platform != _GRAPH and is_told
         completes = completes and described.is_served
-        return Completion(config, advice=Advice(_on_a_line(message), described.unknown, completes))
+        return Completion(config, advice=Advice(_join_lines(message), described.unknown, completes))
     text = print_model_config(message)
     if config is not None:
         text = f"{config.text.rstrip()}\n{text}"
@@ -148,7 +148,7 @@ def _has_inputs_elsewhere(message: pb.ModelConfig) -> bool:
     )
 
 
-def _on_a_line(message: pb.ModelConfig) -> str:
+def _join_lines(message: pb.ModelConfig) -> str:
     """The backend first, as people write it."""
     rest = pb.ModelConfig()
     rest.CopyFrom(message)
@@ -172,13 +172,13 @@ def _describe(file: ModelFile, path: Path, message: pb.ModelConfig | None) -> _D
         inside = path / SAVED_MODEL  # a bare one has no directory of its own
         signature = read_saved_model(inside if is_file(inside) else path.parent / SAVED_MODEL)
     if signature is not None and message is not None and message.max_batch_size > 0:
-        signature = _without_batch(signature)
+        signature = _drop_batch(signature)
     if signature is not None:
         return _Described(pb.ModelConfig(), signature)
     return _guess(file, path) if file.backend != "python" else None
 
 
-def _without_batch(signature: Signature) -> Signature | None:
+def _drop_batch(signature: Signature) -> Signature | None:
     """The tensors without their first dimension; None where that is no batch's."""
     tensors = (*signature.inputs, *signature.outputs)
     if any(tensor.dims[0] != -1 for tensor in tensors):
@@ -199,7 +199,7 @@ def _guess(file: ModelFile, path: Path) -> _Described:
     if file.backend == "pytorch":
         return _guess_torch(file, path)
     unknown = _UNKNOWN_TENSORS.replace("own", "own names,")
-    return _Described(pb.ModelConfig(), _unknown_tensors(("INPUT",), ("OUTPUT",)), unknown)
+    return _Described(pb.ModelConfig(), _find_unknown_tensors(("INPUT",), ("OUTPUT",)), unknown)
 
 
 def _guess_torch(file: ModelFile, path: Path) -> _Described:
@@ -209,10 +209,10 @@ def _guess_torch(file: ModelFile, path: Path) -> _Described:
     known = read_arguments(path) if is_script else None
     inputs = known.inputs[:_MOST] if known else ("INPUT__0",)
     outputs = tuple(f"OUTPUT__{it}" for it in range(min(known.outputs, _MOST) if known else 1))
-    return _Described(pb.ModelConfig(), _unknown_tensors(inputs, outputs), _UNKNOWN_TENSORS)
+    return _Described(pb.ModelConfig(), _find_unknown_tensors(inputs, outputs), _UNKNOWN_TENSORS)
 
 
-def _unknown_tensors(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Signature:
+def _find_unknown_tensors(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Signature:
     some = (
         tuple(Tensor(name, "TYPE_FP32", (-1,)) for name in names) for names in (inputs, outputs)
     )
@@ -241,7 +241,7 @@ def _declare(
 
 def _add(declared: Any, tensors: tuple[Tensor, ...]) -> None:
     for tensor in tensors:
-        data_type = data_type_number(tensor.data_type)
+        data_type = number_data_type(tensor.data_type)
         added = declared.add(name=tensor.name, data_type=data_type, dims=tensor.dims or (1,))
         if not tensor.dims:
             added.reshape.SetInParent()

@@ -26,10 +26,10 @@ def check_names(path: Path, config: ModelConfig) -> None:
 
     path: the config's own, for the message.
     """
-    for field, name in _files(config):
+    for field, name in _list_files(config):
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise NamesOutside(path, field, name, "a file inside the model's directory")
-    for field, name in _words_of_a_shell(config):
+    for field, name in _find_shell_words(config):
         if not _PLAIN_PATH.fullmatch(name):
             expected = "letters, digits and the characters _ . - + = , : @ % / alone; rename it"
             raise NamesOutside(path, field, name, expected)
@@ -41,7 +41,7 @@ def check_names(path: Path, config: ModelConfig) -> None:
             raise NamesOutside(path, field, name, "a name without a slash")
 
 
-def _words_of_a_shell(config: ModelConfig) -> Iterator[tuple[str, str]]:
+def _find_shell_words(config: ModelConfig) -> Iterator[tuple[str, str]]:
     """(field, what it names), for what stands in the command of a Python model's process."""
     message = config.message
     if message.default_model_filename:
@@ -51,7 +51,7 @@ def _words_of_a_shell(config: ModelConfig) -> Iterator[tuple[str, str]]:
         yield f"parameters[{ENVIRONMENT!r}]", path or "/"
 
 
-def _files(config: ModelConfig) -> Iterator[tuple[str, str]]:
+def _list_files(config: ModelConfig) -> Iterator[tuple[str, str]]:
     """(field, what it names), for fields that Triton opens as files."""
     message = config.message
     yield "default_model_filename", str(message.default_model_filename)

@@ -35,7 +35,7 @@ def find_entry_model(
         return models[entry_name]
     if len(models) == 1:  # 2
         return next(iter(models.values()))
-    outermost = _outermost_ensembles(models)
+    outermost = _find_outermost(models)
     executors = [model for model in models.values() if model.graph_path is not None]
     if executors:  # 3
         return _choose_beside_executors(path, models, executors, outermost)
@@ -94,10 +94,10 @@ def _choose_beside_executors(
     ensembles = [model for model in outermost if not _CHILD_NAME.fullmatch(model.name)]  # 1
     if not ensembles and len(executors) == 1:  # 3
         return executors[0]
-    if len(ensembles) == 1 and _child_names(models) <= _names_below(ensembles[0], models):  # 2
+    if len(ensembles) == 1 and _find_children(models) <= _names_below(ensembles[0], models):  # 2
         return ensembles[0]
     candidates = _join_names(model.name for model in (*executors, *ensembles))
-    children = _join_names(_child_names(models))
+    children = _join_names(_find_children(models))
     raise RepositoryUnusable(
         path,
         f"several models that could be meant ({candidates}), beside {children}",
@@ -106,7 +106,7 @@ def _choose_beside_executors(
     )
 
 
-def _child_names(models: Mapping[str, SourceModel]) -> set[str]:
+def _find_children(models: Mapping[str, SourceModel]) -> set[str]:
     """The models that an executor is taken to call, by their names."""
     numbered = {name for name in models if _CHILD_NAME.fullmatch(name)}
     plain = {
@@ -155,7 +155,7 @@ def _hint_at_executors(models: Mapping[str, SourceModel]) -> str:
     return ""
 
 
-def _outermost_ensembles(models: Mapping[str, SourceModel]) -> list[SourceModel]:
+def _find_outermost(models: Mapping[str, SourceModel]) -> list[SourceModel]:
     ensembles = [model for model in models.values() if model.is_ensemble]
     inner = {step.model_name for model in ensembles if model.config for step in model.config.steps}
     # Where every ensemble is a step of another one, planning the first will name the circle.

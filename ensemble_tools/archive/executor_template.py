@@ -93,32 +93,32 @@ def digest(source: str) -> str:
 
     Raises what the parser raises.
     """
-    form = "".join(_form(ast.parse(source)))
+    form = "".join(_normalize(ast.parse(source)))
     return hashlib.sha256(form.encode(errors="surrogatepass")).hexdigest()
 
 
-def _form(node: object, depth: int = 0) -> Iterator[str]:
+def _normalize(node: object, depth: int = 0) -> Iterator[str]:
     """The tree as text, without positions and empty fields: newer Pythons add some of those."""
     if depth > MAX_NESTING:
         raise ValueError("nested too deeply")
     if isinstance(node, list):
         yield "["
         for item in node:
-            yield from _form(item, depth + 1)
+            yield from _normalize(item, depth + 1)
         yield "]"
     elif isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for name, value in ast.iter_fields(node):
-            body = _without_docstring(node, value) if name == "body" else value
+            body = _drop_docstring(node, value) if name == "body" else value
             if body is not None and body != [] and name not in ("kind", "type_comment"):
                 yield f" {name}="
-                yield from _form(body, depth + 1)
+                yield from _normalize(body, depth + 1)
         yield ")"
     else:
         yield f" {node!r}"
 
 
-def _without_docstring(node: ast.AST, body: object) -> object:
+def _drop_docstring(node: ast.AST, body: object) -> object:
     if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return body
     return node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body

@@ -25,7 +25,7 @@ from typing import Any
 
 from ensemble_tools.archive.files import read_bounded
 from ensemble_tools.archive.inert_pickle import Inert, Unpicklable, stand_in
-from ensemble_tools.archive.nvtabular_release import attributes_of
+from ensemble_tools.archive.nvtabular_release import list_attributes
 from ensemble_tools.errors import quoted, shortened
 
 #: NVTabular writes and reads this one (graph_serializer.deserialize_graph).
@@ -344,7 +344,7 @@ def _read_node(
 
 def _find_unknown(path: str, saved: _Saved) -> set[str]:
     """Parameters that the operator of 23.08 has not: another one wrote them, for what they do."""
-    known = attributes_of(path)
+    known = list_attributes(path)
     if known is None:
         return set()
     return (saved.params.rest | saved.state.rest) - known - _OF_SCHEMAS

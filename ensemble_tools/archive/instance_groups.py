@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import backend_name
+from ensemble_tools.archive.model_config import name_backend
 
 _GROUP = pb.ModelInstanceGroup
 _PREFERS_CPU = frozenset({"openvino"})
@@ -41,8 +41,8 @@ def find_instances(message: pb.ModelConfig, gpus: int, *, with_passive: bool = T
     with_passive: count instances that are made, but given no requests.
     """
     count, on_gpus = 0, Counter[int]()
-    backend = backend_name(message)
-    for group in _groups(message, backend):
+    backend = name_backend(message)
+    for group in _read_groups(message, backend):
         if group.passive and not with_passive:
             continue
         if group.kind == _GROUP.KIND_GPU or (
@@ -63,7 +63,7 @@ def find_instances(message: pb.ModelConfig, gpus: int, *, with_passive: bool = T
     return Instances(count, dict(on_gpus))
 
 
-def _groups(message: pb.ModelConfig, backend: str) -> list[pb.ModelInstanceGroup]:
+def _read_groups(message: pb.ModelConfig, backend: str) -> list[pb.ModelInstanceGroup]:
     if message.HasField("ensemble_scheduling"):
         return []
     kind = _GROUP.KIND_CPU if backend in _PREFERS_CPU else _GROUP.KIND_AUTO

@@ -154,12 +154,12 @@ class ModelConfig:
     @cached_property
     def inputs(self) -> dict[str, TensorSpec]:
         """Declared inputs by name, in order."""
-        return {tensor.name: _tensor_spec(tensor) for tensor in self.message.input}
+        return {tensor.name: _read_tensor_spec(tensor) for tensor in self.message.input}
 
     @cached_property
     def outputs(self) -> dict[str, TensorSpec]:
         """Declared outputs by name, in order."""
-        return {tensor.name: _tensor_spec(tensor) for tensor in self.message.output}
+        return {tensor.name: _read_tensor_spec(tensor) for tensor in self.message.output}
 
     @cached_property
     def steps(self) -> tuple[EnsembleStep, ...]:
@@ -169,7 +169,7 @@ class ModelConfig:
             for step in self.message.ensemble_scheduling.step
         )
 
-    def full_dims(self, tensor: TensorSpec) -> tuple[int, ...]:
+    def make_full_dims(self, tensor: TensorSpec) -> tuple[int, ...]:
         """The tensor's whole shape, batch dimension included, as Triton checks it."""
         return (-1, *tensor.dims) if self.max_batch_size > 0 else tensor.dims
 
@@ -199,7 +199,7 @@ class ModelConfig:
         """
         beside = f"{MODEL_DIRECTORY}/{self.environment_beside}" if environment else None
         edits = []
-        for path, start, end, value in _scalar_fields(self.text):
+        for path, start, end, value in _find_scalar_fields(self.text):
             if path == ("name",):
                 edits.append((start, end, name))
             elif path == _STEP_MODEL_NAME:
@@ -208,7 +208,7 @@ class ModelConfig:
                 edits.append((start, end, ""))
             elif path == _PARAMETER and beside and _is_same_path(value, beside):
                 edits.append((start, end, f"{MODEL_DIRECTORY}/{environment}"))
-        return _replaced(self.text, edits)
+        return _replace_spans(self.text, edits)
 
 
 #: The parser's messages quote the line, which may be all of the file.
@@ -236,10 +236,10 @@ def parse_model_config(text: str, path: Path) -> ModelConfig:
             message = parse_leniently(text)
         except text_format.ParseError as lenient:
             error = lenient if _NO_FIELD.search(str(strict)) else strict
-            raise ConfigUnreadable(path, _reason(error), error.GetLine()) from strict
+            raise ConfigUnreadable(path, _describe_error(error), error.GetLine()) from strict
         except RecursionError as error:
             raise ConfigUnreadable(path, "it is nested too deeply") from error
-        return ModelConfig(text, message, _unknown_field(strict))
+        return ModelConfig(text, message, _describe_unknown_field(strict))
     except RecursionError as error:
         raise ConfigUnreadable(path, "it is nested too deeply") from error
 
@@ -256,7 +256,7 @@ def _of_latest(config: ModelConfig) -> ModelConfig:
     for step, (start, end) in [*zip(steps, spans, strict=False)][::-1]:
         if step.model_version == 0:
             step.model_version = -1
-            text = f"{text[:start]}{_with_latest(text[start:end])}{text[end:]}"
+            text = f"{text[:start]}{_replace_latest(text[start:end])}{text[end:]}"
     return ModelConfig(text, config.message)
 
 
@@ -265,10 +265,10 @@ def parse_leniently(text: str) -> pb.ModelConfig:
     try:
         return text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
     except text_format.ParseError:
-        return text_format.Parse(_with_colons(text), pb.ModelConfig(), allow_unknown_field=True)
+        return text_format.Parse(_add_colons(text), pb.ModelConfig(), allow_unknown_field=True)
 
 
-def backend_name(message: pb.ModelConfig) -> str:
+def name_backend(message: pb.ModelConfig) -> str:
     """The backend, given as such or by the older word; empty where neither is known."""
     return str(message.backend) or _PLATFORM_BACKENDS.get(message.platform, "")
 
@@ -278,7 +278,7 @@ def derive_backend(message: pb.ModelConfig, files: Collection[str]) -> str:
 
     found: what lies in the version, a directory's name ending in `/`. Empty where nothing tells it.
     """
-    if (named := backend_name(message)) or message.platform:
+    if (named := name_backend(message)) or message.platform:
         return named
     file = str(message.default_model_filename)
     names = {file, f"{file}/"} if file else files
@@ -290,7 +290,7 @@ def is_platform(name: str) -> bool:
     return name == _ENSEMBLE or name in _PLATFORM_BACKENDS
 
 
-def likely_backend(word: str) -> str:
+def guess_backend(word: str) -> str:
     """The backend that a platform or a misspelt backend most likely means; empty where none is."""
     name = word.lower()
     name = _PLATFORM_BACKENDS.get(name) or _ALSO_CALLED.get(name) or name
@@ -302,12 +302,12 @@ def describe_backend(message: pb.ModelConfig) -> str:
     name = str(message.backend)
     if not name or name in _BACKENDS:
         return ""
-    likely = likely_backend(name)
+    likely = guess_backend(name)
     meant = f" (did you mean {likely}?)" if likely else ""
     return f"backend {quoted(name)}{meant} is none of Triton's: the image must have it"
 
 
-def served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
+def find_served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
     """How many of the versions that are there tritonserver serves, by the config's policy."""
     policy = message.version_policy
     if policy.HasField("specific"):
@@ -326,18 +326,18 @@ def label_files(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(it.label_filename for it in outputs if it.label_filename))
 
 
-def most_queued(message: pb.ModelConfig) -> int:
+def find_queue_bound(message: pb.ModelConfig) -> int:
     """How many requests may wait in the model's queue, the least of its levels; 0: any number."""
     batching = message.dynamic_batching
     policies = [batching.default_queue_policy, *batching.priority_queue_policy.values()]
     return min((it.max_queue_size for it in policies if it.max_queue_size), default=0)
 
 
-def without_most_queued(text: str) -> str:
+def drop_queue_bound(text: str) -> str:
     """The text of a config whose queues take any number of requests."""
     path: list[str] = []
     field, last, edits = "", "", []
-    for kind, token, start, end in _tokens(text):
+    for kind, token, start, end in _tokenize(text):
         if kind == "word" and last == ":":
             if (*path, field) in _MOST_QUEUED:
                 edits.append((start, end))
@@ -360,7 +360,7 @@ def put_on_cpu(text: str) -> str:
         group.kind = pb.ModelInstanceGroup.KIND_CPU
         del group.gpus[:]
     written = print_model_config(pb.ModelConfig(instance_group=groups))
-    spans = [*_field_spans(text, "instance_group")] or [(0, 0)]
+    spans = [*_find_spans(text, "instance_group")] or [(0, 0)]
     for start, end in reversed(spans):
         text = f"{text[:start]}{written if start == spans[0][0] else ''}{text[end:]}"
     return text
@@ -371,36 +371,36 @@ def print_model_config(message: pb.ModelConfig) -> str:
     return str(text_format.MessageToString(message))
 
 
-def _tensor_spec(tensor: pb.ModelInput | pb.ModelOutput) -> TensorSpec:
+def _read_tensor_spec(tensor: pb.ModelInput | pb.ModelOutput) -> TensorSpec:
     return TensorSpec(
         name=tensor.name,
-        data_type=data_type_name(tensor.data_type),
+        data_type=name_data_type(tensor.data_type),
         dims=tuple(tensor.dims),
         optional=bool(getattr(tensor, "optional", False)),
     )
 
 
-def data_type_name(number: int) -> str:
+def name_data_type(number: int) -> str:
     """Its name; a newer Triton's, which our protobuf does not know, as `data type 99`."""
     known = number in pb.DataType.values()
     return str(pb.DataType.Name(number)) if known else f"data type {number}"
 
 
-def data_type_number(name: str) -> int:
+def number_data_type(name: str) -> int:
     """The number of a data type that data_type_name named."""
     known = name in pb.DataType.keys()  # noqa: SIM118 (protobuf's wrapper is no mapping)
     return int(pb.DataType.Value(name)) if known else int(name.removeprefix("data type "))
 
 
-def _reason(error: text_format.ParseError) -> str:
+def _describe_error(error: text_format.ParseError) -> str:
     """The parser's message without the position that it puts in front."""
     reason = re.sub(r"^\d+:\d+ : ", "", str(error)[:_LONGEST_REASON])
     reason = reason.replace("\n", " ").strip().rstrip(".")
     parts = _NO_VALUE.search(reason)
-    return f"{reason}{_advise_value(*parts.groups())}" if parts else reason
+    return f"{reason}{_suggest_value(*parts.groups())}" if parts else reason
 
 
-def _advise_value(enum: str, value: str) -> str:
+def _suggest_value(enum: str, value: str) -> str:
     """What may have been meant, or some of what there is."""
     try:
         known = [it.name for it in pb.DESCRIPTOR.pool.FindEnumTypeByName(enum).values]
@@ -412,8 +412,8 @@ def _advise_value(enum: str, value: str) -> str:
     return f" (there are {', '.join(known)})"
 
 
-def _unknown_field(error: text_format.ParseError) -> str:
-    reason = _reason(error)
+def _describe_unknown_field(error: text_format.ParseError) -> str:
+    reason = _describe_error(error)
     place = f"line {error.GetLine()}: "
     return f"{place}{name_unknown_field(reason) or shortened(reason)}"
 
@@ -424,7 +424,7 @@ def name_unknown_field(reason: str) -> str:
     parts = _NO_FIELD.search(reason)
     if parts is None:
         return ""
-    close = get_close_matches(parts["field"], _fields_of(parts["message"]), 1, _ALIKE)
+    close = get_close_matches(parts["field"], _list_fields(parts["message"]), 1, _ALIKE)
     hint = f"; did you mean {close[0]}?" if close and close[0] != parts["field"] else ""
     return f'no field named "{shortened(parts["field"])}"{hint}'
 
@@ -437,7 +437,7 @@ _NO_VALUE = re.compile(r'Enum type "([^"]+)" has no value named (\w+)')
 _ALIKE = 0.7
 
 
-def _fields_of(message: str) -> list[str]:
+def _list_fields(message: str) -> list[str]:
     """The names that a message of the config's schema has; none for one that is not known."""
     try:
         descriptor = pb.DESCRIPTOR.pool.FindMessageTypeByName(message)
@@ -462,7 +462,7 @@ _FOREIGN = re.compile(r"[^ -~\t\n\r\v\f]")
 _ScalarField = tuple[tuple[str, ...], int, int, str]
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str, int, int]]:
+def _tokenize(text: str) -> Iterator[tuple[str, str, int, int]]:
     for match in _TOKEN.finditer(text):
         if match.lastgroup != "skip":
             yield match.lastgroup or "", match.group(), match.start(), match.end()
@@ -484,11 +484,11 @@ def _check_characters(text: str, path: Path) -> None:
             )
 
 
-def _with_colons(text: str) -> str:
+def _add_colons(text: str) -> str:
     """`field [` as `field: [`, which means the same: of a field that it does not know, Python's
     parser takes a list only behind a colon."""
     ends, last = [], ""
-    for kind, token, start, _ in _tokens(text):
+    for kind, token, start, _ in _tokenize(text):
         if token == "[" and last == "word":
             ends.append(start)
         last = kind
@@ -496,7 +496,7 @@ def _with_colons(text: str) -> str:
     return ": ".join(parts)
 
 
-def _scalar_fields(text: str) -> Iterator[_ScalarField]:
+def _find_scalar_fields(text: str) -> Iterator[_ScalarField]:
     """Every string-valued field of a text that the parser took: path, start and end, value.
 
     Adjacent string literals are one value, as protobuf joins them.
@@ -507,11 +507,11 @@ def _scalar_fields(text: str) -> Iterator[_ScalarField]:
 
     def flush() -> Iterator[_ScalarField]:
         if literals:
-            value = "".join(_unescaped(literal) for literal, *_ in literals)
+            value = "".join(_unescape(literal) for literal, *_ in literals)
             yield (*path, field), literals[0][1], literals[-1][2], value
             literals.clear()
 
-    for kind, token, start, end in _tokens(text):
+    for kind, token, start, end in _tokenize(text):
         if kind == "string":
             literals.append((token, start, end))
             continue
@@ -529,7 +529,7 @@ def _step_spans(text: str) -> Iterator[tuple[int, int]]:
     """From where to where each step of an ensemble goes, its brackets included."""
     path: list[tuple[str, int]] = []
     field = ""
-    for kind, token, start, end in _tokens(text):
+    for kind, token, start, end in _tokenize(text):
         if kind == "word":
             field = token
         elif token in "{<":
@@ -541,13 +541,13 @@ def _step_spans(text: str) -> Iterator[tuple[int, int]]:
                 yield opened, end
 
 
-def _field_spans(text: str, name: str) -> Iterator[tuple[int, int]]:
+def _find_spans(text: str, name: str) -> Iterator[tuple[int, int]]:
     """From where to where each field of that name at the top goes, whose values are messages.
 
     A `,` or `;` behind it belongs to it.
     """
     depth, begun, closed = 0, -1, -1
-    for kind, token, start, end in _tokens(text):
+    for kind, token, start, end in _tokenize(text):
         if closed >= 0:
             yield begun, end if token in (",", ";") else closed
             begun = closed = -1
@@ -562,9 +562,9 @@ def _field_spans(text: str, name: str) -> Iterator[tuple[int, int]]:
         yield begun, closed
 
 
-def _with_latest(step: str) -> str:
+def _replace_latest(step: str) -> str:
     """The text of a step whose version is 0, said or not, with -1 in its place."""
-    tokens = [(token, start, end) for kind, token, start, end in _tokens(step) if kind == "word"]
+    tokens = [(token, start, end) for kind, token, start, end in _tokenize(step) if kind == "word"]
     for (name, _, _), (_, start, end) in pairwise(tokens):
         if name == "model_version":
             return f"{step[:start]}-1{step[end:]}"
@@ -575,11 +575,11 @@ def _is_same_path(value: str, other: str) -> bool:
     return value.startswith(MODEL_DIRECTORY) and PurePosixPath(value) == PurePosixPath(other)
 
 
-def _unescaped(literal: str) -> str:
+def _unescape(literal: str) -> str:
     return str(text_encoding.CUnescape(literal[1:-1]).decode(errors="replace"))
 
 
-def _replaced(text: str, edits: list[tuple[int, int, str]]) -> str:
+def _replace_spans(text: str, edits: list[tuple[int, int, str]]) -> str:
     for start, end, value in reversed(edits):
         escaped = text_encoding.CEscape(value.encode(), as_utf8=True)
         text = f'{text[:start]}"{escaped}"{text[end:]}'

@@ -10,7 +10,7 @@ from pathlib import Path
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.files import read_bounded
-from ensemble_tools.archive.model_config import FILE_BACKENDS, backend_name
+from ensemble_tools.archive.model_config import FILE_BACKENDS, name_backend
 from ensemble_tools.archive.signatures import read_forest
 
 #: model_type -> the file that fil loads where a config names none.
@@ -67,11 +67,11 @@ def find_model_file(version: Path, entries: Collection[str]) -> ModelFile | None
 
     Raises as likely_files does.
     """
-    files = likely_files(version, entries)
+    files = find_likely_files(version, entries)
     return files[0] if len(files) == 1 else None
 
 
-def likely_files(version: Path, entries: Collection[str]) -> list[ModelFile]:
+def find_likely_files(version: Path, entries: Collection[str]) -> list[ModelFile]:
     """The files that may be the model, those of a standard name alone where there are such.
 
     Looks into files whose name tells nothing. Hidden files are none: macOS's tar writes a
@@ -85,9 +85,11 @@ def likely_files(version: Path, entries: Collection[str]) -> list[ModelFile]:
     return [file for file in files if not file.needs_naming] or files
 
 
-def named_file(message: pb.ModelConfig, version: Path, files: Collection[str]) -> ModelFile | None:
+def find_named_file(
+    message: pb.ModelConfig, version: Path, files: Collection[str]
+) -> ModelFile | None:
     """The file that a config means, where its backend is known. Raises as read_with does."""
-    backend = backend_name(message)
+    backend = name_backend(message)
     name = str(message.default_model_filename)
     if not name and backend == "fil":
         name = FOREST_FILES.get(message.parameters["model_type"].string_value or "xgboost", "")

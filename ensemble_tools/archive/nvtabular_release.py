@@ -160,7 +160,7 @@ class Content:
     is_old: bool = False
 
 
-def known_classes() -> frozenset[str]:
+def list_known_classes() -> frozenset[str]:
     """The classes whose attributes are known."""
     return frozenset(_CLASSES)
 
@@ -203,7 +203,7 @@ def judge_saved(objects: Iterable[Inert]) -> Content:
     return Content()
 
 
-def attributes_of(name: str) -> frozenset[str] | None:
+def list_attributes(name: str) -> frozenset[str] | None:
     """What an instance of that class has in 23.08; None for a class that is not known."""
     return frozenset(_ATTRIBUTES[name]) if name in _ATTRIBUTES else None
 

@@ -62,13 +62,13 @@ def _find_rows(data: io.BytesIO) -> Rows:
     field, texts = 0, False
     while True:
         delta, kind = divmod(data.read(1)[0], 16)
-        field = field + delta if delta else _integer(data)
+        field = field + delta if delta else _read_integer(data)
         if field == _ROWS and kind in _INTEGERS:
-            return Rows(max(0, _integer(data)), _sum_groups(data) if texts else 0)
+            return Rows(max(0, _read_integer(data)), _sum_groups(data) if texts else 0)
         if field >= _ROWS:
             return Rows()
         if field == _SCHEMA and kind in _LISTS:
-            texts = _BYTE_ARRAY in [*_integers(data, _TYPE)]
+            texts = _BYTE_ARRAY in [*_read_integers(data, _TYPE)]
         else:
             _skip(data, kind, _DEEPEST)
 
@@ -79,28 +79,28 @@ def _sum_groups(data: io.BytesIO) -> int:
     size = 0
     if delta == _GROUPS - _ROWS and kind in _LISTS:
         with suppress(ValueError, IndexError):
-            for group in _integers(data, _GROUP_BYTES):
+            for group in _read_integers(data, _GROUP_BYTES):
                 size += max(0, group)
     return size
 
 
-def _integers(data: io.BytesIO, needed: int) -> Iterator[int]:
+def _read_integers(data: io.BytesIO, needed: int) -> Iterator[int]:
     """The integer in the field of this number, of each struct in a list that has it."""
     count, of = divmod(data.read(1)[0], 16)
     if of != _STRUCT:
         raise ValueError("neither columns nor groups are a list of anything else")
-    for _ in range(_varint(data) if count == 15 else count):
+    for _ in range(_read_varint(data) if count == 15 else count):
         field = 0
         while inside := data.read(1)[0]:
             delta, kind = divmod(inside, 16)
-            field = field + delta if delta else _integer(data)
+            field = field + delta if delta else _read_integer(data)
             if field == needed and kind in _INTEGERS:
-                yield _integer(data)
+                yield _read_integer(data)
             else:
                 _skip(data, kind, _DEEPEST)
 
 
-def _varint(data: io.BytesIO) -> int:
+def _read_varint(data: io.BytesIO) -> int:
     value = 0
     for shift in range(0, 70, 7):
         byte = data.read(1)[0]
@@ -110,8 +110,8 @@ def _varint(data: io.BytesIO) -> int:
     raise ValueError("no number is so long")
 
 
-def _integer(data: io.BytesIO) -> int:
-    value = _varint(data)
+def _read_integer(data: io.BytesIO) -> int:
+    value = _read_varint(data)
     return value >> 1 ^ -(value & 1)
 
 
@@ -119,19 +119,19 @@ def _skip(data: io.BytesIO, kind: int, deepest: int) -> None:
     if not deepest:
         raise ValueError("no schema is so deep")
     if kind in _INTEGERS:
-        _varint(data)
+        _read_varint(data)
     elif kind in (_BYTE, _DOUBLE, _TEXT):
-        length = {_BYTE: 1, _DOUBLE: 8}.get(kind) or _varint(data)
+        length = {_BYTE: 1, _DOUBLE: 8}.get(kind) or _read_varint(data)
         if len(data.read(min(length, _MOST_BYTES))) < length:
             raise ValueError("it is cut off")
     elif kind in _LISTS:
         count, of = divmod(data.read(1)[0], 16)
-        for _ in range(_varint(data) if count == 15 else count):
+        for _ in range(_read_varint(data) if count == 15 else count):
             _skip(data, _BYTE if of in _BOOLEANS else of, deepest - 1)
     elif kind == _STRUCT:
         while inside := data.read(1)[0]:
             if not inside >> 4:
-                _integer(data)
+                _read_integer(data)
             _skip(data, inside & 15, deepest - 1)
     elif kind not in _BOOLEANS:
         raise ValueError("no schema has such a field")

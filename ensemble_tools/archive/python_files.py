@@ -66,12 +66,12 @@ def read_python_files(*tops: Path, with_requests_only: bool = False) -> PythonFi
     names: set[str] = set()
     bytes_left = MAX_BYTES
     marker = _REQUEST_CLASS.encode() if with_requests_only else b""
-    for path in _python_files(tops):
-        source = _source(path, min(bytes_left, MAX_FILE_BYTES))
+    for path in _find_python_files(tops):
+        source = _read_source(path, min(bytes_left, MAX_FILE_BYTES))
         bytes_left -= len(source)
         if marker not in source:
             continue
-        for node in _nodes(source):
+        for node in _walk_nodes(source):
             if isinstance(node, ast.Constant):
                 if isinstance(node.value, str) and len(node.value) <= MAX_STRING:
                     strings.add(node.value)
@@ -84,7 +84,7 @@ def read_python_files(*tops: Path, with_requests_only: bool = False) -> PythonFi
     return PythonFiles(frozenset(strings), _REQUEST_CLASS in names | strings)
 
 
-def _python_files(tops: Sequence[Path]) -> Iterator[Path]:
+def _find_python_files(tops: Sequence[Path]) -> Iterator[Path]:
     yield from (top for top in tops if top.suffix == ".py" and is_file(top))
     waiting = deque(tops)
     looked_at = 0
@@ -99,7 +99,7 @@ def _python_files(tops: Sequence[Path]) -> Iterator[Path]:
                 waiting.append(path)
 
 
-def _source(path: Path, limit: int) -> bytes:
+def _read_source(path: Path, limit: int) -> bytes:
     """The whole file, or nothing when it is longer than the limit or may not be read."""
     try:
         data = read_bounded(path, limit) or b""
@@ -108,7 +108,7 @@ def _source(path: Path, limit: int) -> bytes:
     return data if len(data) <= limit else b""
 
 
-def _nodes(source: bytes) -> Iterator[ast.AST]:
+def _walk_nodes(source: bytes) -> Iterator[ast.AST]:
     if is_chained(source):
         return iter(())
     try:

@@ -13,9 +13,9 @@ from ensemble_tools.archive.python_files import PythonFiles, read_python_files
 from ensemble_tools.archive.source_model import (
     MAX_CONFIG_BYTES,
     SourceModel,
+    find_likely_models,
     is_bare_model,
     is_model_directory,
-    likely_models,
     read_source_model,
 )
 from ensemble_tools.archive.walk import walk_archive
@@ -82,13 +82,13 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
 
 def model_directories(path: Path) -> tuple[str, ...]:
     """Names of the model directories directly under path, for messages and the single-model API."""
-    return tuple(child.name for child in _visible_entries(path) if is_model_directory(child))
+    return tuple(child.name for child in _list_visible(path) if is_model_directory(child))
 
 
 def _list_beside(top: Path, models: Collection[str]) -> tuple[str, ...]:
     if is_model_directory(top) or not model_directories(top):
         return ()
-    beside = [it for it in _visible_entries(top) if it.name not in models]
+    beside = [it for it in _list_visible(top) if it.name not in models]
     return tuple(f"{it.name}/" if is_directory(it) else it.name for it in beside)
 
 
@@ -98,7 +98,7 @@ def _find_models_directory(path: Path) -> Path:
         raise RepositoryUnusable(
             path, "there is no such directory", "expected an extracted archive"
         )
-    entries = _visible_entries(path)
+    entries = _list_visible(path)
     inner = [child for child in entries if is_directory(child)]
     if (top := _find_top(path, inner)) is not None:
         return top
@@ -132,26 +132,26 @@ def _find_models_directory(path: Path) -> Path:
     )
 
 
-def _tops(path: Path, inner: Sequence[Path]) -> Sequence[Path]:
+def _find_tops(path: Path, inner: Sequence[Path]) -> Sequence[Path]:
     """Where the models of one archive may lie. inner: the directories in it."""
     return (path, *inner) if len(inner) == 1 else (path,)
 
 
 def _find_top(path: Path, inner: Sequence[Path]) -> Path | None:
     """Where the models lie in what is one archive."""
-    tops = _tops(path, inner)
+    tops = _find_tops(path, inner)
     return next((it for it in tops if is_model_directory(it) or model_directories(it)), None)
 
 
 def _find_bare(path: Path, inner: Sequence[Path]) -> Path | None:
     """Where a model's file lies alone, in what is one archive."""
-    return next((it for it in _tops(path, inner) if is_bare_model(it)), None)
+    return next((it for it in _find_tops(path, inner) if is_bare_model(it)), None)
 
 
 def _refuse_several_files(path: Path, inner: Sequence[Path]) -> None:
     """Raise RepositoryUnusable where several files may be the model."""
-    for top in _tops(path, inner):
-        if (files := likely_models(top))[1:]:
+    for top in _find_tops(path, inner):
+        if (files := find_likely_models(top))[1:]:
             more = ", …" if files[_MOST:] else ""
             raise RepositoryUnusable(
                 path,
@@ -178,7 +178,7 @@ def _refuse_folder_of_archives(path: Path, entries: Iterable[Path]) -> None:
 def _is_archive(path: Path) -> bool:
     if not is_directory(path):
         return path.name.endswith(PACKED)
-    inner = [it for it in _visible_entries(path) if is_directory(it)]
+    inner = [it for it in _list_visible(path) if is_directory(it)]
     return _find_top(path, inner) is not None or _find_bare(path, inner) is not None
 
 
@@ -186,7 +186,7 @@ def _find_deeper(directories: Iterable[Path], levels: int) -> Path | None:
     """A model directory below these, the first of the least deep ones."""
     level = [*directories]
     for _ in range(levels):
-        level = [child for it in level for child in _visible_entries(it) if is_directory(child)]
+        level = [child for it in level for child in _list_visible(it) if is_directory(child)]
         for child in level:
             if is_model_directory(child):
                 return child
@@ -196,7 +196,7 @@ def _find_deeper(directories: Iterable[Path], levels: int) -> Path | None:
 def _read_models(top: Path) -> list[SourceModel]:
     if is_model_directory(top) or not model_directories(top):
         return [read_source_model(top, own_name=False)]
-    directories = [child for child in _visible_entries(top) if is_model_directory(child)]
+    directories = [child for child in _list_visible(top) if is_model_directory(child)]
     if len(directories) > MAX_MODELS:
         raise RepositoryUnusable(
             top, f"it holds {len(directories)} model directories", f"expected at most {MAX_MODELS}"
@@ -214,7 +214,7 @@ def _read_models(top: Path) -> list[SourceModel]:
     return models
 
 
-def _visible_entries(directory: Path) -> list[Path]:
+def _list_visible(directory: Path) -> list[Path]:
     return [
         directory / name
         for name in names_in(directory)
@@ -227,7 +227,7 @@ def _read_traces(model: SourceModel) -> Traces:
     version = model.served_version
     if model.python_file is None or version is None or model.graph_path is not None:
         return Traces(model.config, None)
-    own = read_python_files(model.version_directory(version))
+    own = read_python_files(model.find_version_directory(version))
     around = [model.directory / name for name in model.entries if not name.isdecimal()]
     modules = read_python_files(*around, with_requests_only=True)
     python = PythonFiles(

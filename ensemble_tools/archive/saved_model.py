@@ -41,7 +41,7 @@ _FIELDS = {
 }
 
 
-def constants_size(directory: Path) -> tuple[int, int] | None:
+def measure_constants(directory: Path) -> tuple[int, int] | None:
     """Bytes of a SavedModel's graph and variables, and of its constants as they are made.
 
     None for what is no SavedModel, or too long. Raises as read_with does.
@@ -50,43 +50,43 @@ def constants_size(directory: Path) -> tuple[int, int] | None:
     if data is None or len(data) > _MAX_BYTES:
         return None
     try:
-        model = _saved_model()()
+        model = _read_saved_model()()
         model.ParseFromString(data)
     except DecodeError:
         return None
-    size = sum(_size(node) for meta in model.meta_graphs for node in _nodes(meta.graph))
-    return len(data) + _size_of_variables(directory / _VARIABLES), size
+    size = sum(_measure(node) for meta in model.meta_graphs for node in _walk_nodes(meta.graph))
+    return len(data) + _measure_variables(directory / _VARIABLES), size
 
 
-def _nodes(graph: Any) -> Iterator[Any]:
+def _walk_nodes(graph: Any) -> Iterator[Any]:
     yield from graph.nodes
     for function in graph.library.functions:
         yield from function.nodes
 
 
-def _size(node: Any) -> int:
+def _measure(node: Any) -> int:
     return sum(
-        _size_of_tensor(attribute.value.tensor)
+        _measure_tensor(attribute.value.tensor)
         for attribute in node.attributes
         if attribute.value.HasField("tensor")
     )
 
 
-def _size_of_tensor(tensor: Any) -> int:
+def _measure_tensor(tensor: Any) -> int:
     sizes = [int(each.size) for each in tensor.shape.dimensions[: _MAX_DIMENSIONS + 1]]
     if len(sizes) > _MAX_DIMENSIONS or any(size < 0 for size in sizes):
         return 0  # TensorFlow refuses it
     return math.prod(sizes) * _WIDTHS.get(int(tensor.type), 4)
 
 
-def _size_of_variables(directory: Path) -> int:
+def _measure_variables(directory: Path) -> int:
     if not is_directory(directory):
         return 0
     return sum(size_of(directory / name) or 0 for name in names_in(directory))
 
 
 @cache
-def _saved_model() -> Any:
+def _read_saved_model() -> Any:
     """The class of the outermost message."""
     file = descriptor_pb2.FileDescriptorProto(
         name="ensemble_tools/saved_model.proto", package="ensemble_tools.graph"

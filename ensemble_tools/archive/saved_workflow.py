@@ -15,7 +15,7 @@ from ensemble_tools.archive.inert_pickle import read_pickle_file
 PICKLE, GRAPH = "workflow.pkl", "graph.json"
 
 
-def workflow_file(directory: Path) -> Path:
+def find_workflow_file(directory: Path) -> Path:
     """Where the workflow is, or would be; raises as kind does.
 
     NVTabular that writes graph.json reads nothing else: a pickle beside it is of an earlier export

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from ensemble_tools.archive.files import read_with
 from ensemble_tools.archive.wire_format import Message, NotReadable, Span, open_message
-from ensemble_tools.archive.zip_sizes import unpacked_size
+from ensemble_tools.archive.zip_sizes import measure_unpacked
 
 #: Tensors in one direction; models have some ten.
 _MAX_TENSORS = 1_000
@@ -112,7 +112,7 @@ def read_forest(path: Path) -> Forest | None:
 
 def read_arguments(path: Path) -> Arguments | None:
     """Of a TorchScript file; None where it does not say so. Raises as read_with does."""
-    return read_with(path, _read_arguments) if unpacked_size(path) else None
+    return read_with(path, _read_arguments) if measure_unpacked(path) else None
 
 
 _Tensors = Iterable[Tensor | None]
@@ -123,13 +123,13 @@ def _read(
 ) -> Signature | None:
     try:
         tensors = read(open_message(file))
-        inputs, outputs = (_all(it) for it in tensors) if tensors else ((), ())
+        inputs, outputs = (_read_all(it) for it in tensors) if tensors else ((), ())
     except NotReadable:
         return None
     return Signature(inputs, outputs) if inputs and outputs else None
 
 
-def _all(tensors: _Tensors) -> tuple[Tensor, ...]:
+def _read_all(tensors: _Tensors) -> tuple[Tensor, ...]:
     """The tensors; none where one of them is not known."""
     known: dict[str, Tensor] = {}
     for tensor in tensors:
@@ -173,7 +173,7 @@ def _read_onnx(model: Message) -> tuple[_Tensors, _Tensors] | None:
     # Up to IR version 3 the weights stand among the inputs, too.
     weights = {it.text(8) for it in parts[5]}
     inputs = [it for it in parts[11] if it.text(1) not in weights]
-    return map(_onnx_tensor, inputs), map(_onnx_tensor, parts[12])
+    return map(_read_onnx_tensor, inputs), map(_read_onnx_tensor, parts[12])
 
 
 #: Message -> in which of its fields messages lead to weights in other files, and which they are.
@@ -207,14 +207,14 @@ def _read_external_files(file: BinaryIO) -> frozenset[str]:
     return frozenset(files)
 
 
-def _onnx_tensor(value: Message) -> Tensor | None:
+def _read_onnx_tensor(value: Message) -> Tensor | None:
     name, kind = value.text(1), value.first(2)
     tensor = kind.first(1) if kind else None
     shape = tensor.first(2) if tensor else None
     data_type = _ONNX_TYPES.get(tensor.integer(1) or 0) if tensor else None
     if not name or shape is None or data_type is None:
         return None
-    dims = tuple(_size(it.integer(1)) for it in shape.messages(1))
+    dims = tuple(_read_size(it.integer(1)) for it in shape.messages(1))
     if 0 in dims:  # no config can declare that
         return None
     return Tensor(name, data_type, dims or (1,))  # a scalar, as ONNX Runtime's backend has it
@@ -235,7 +235,7 @@ def _holds(message: Message, numbers: Collection[int]) -> bool:
     return any(number in numbers for number, _ in message.fields())
 
 
-def _size(size: int | None) -> int:
+def _read_size(size: int | None) -> int:
     return -1 if size is None or size < 0 else size
 
 
@@ -268,17 +268,17 @@ def _read_saved_model(saved: Message) -> tuple[_Tensors, _Tensors] | None:
             signature = entry.first(2)
             if entry.text(1) == _SIGNATURE and signature is not None:
                 inputs, outputs = signature.messages(1), signature.messages(2)
-                return map(_tf_tensor, inputs), map(_tf_tensor, outputs)
+                return map(_read_tf_tensor, inputs), map(_read_tf_tensor, outputs)
     return None
 
 
-def _tf_tensor(entry: Message) -> Tensor | None:
+def _read_tf_tensor(entry: Message) -> Tensor | None:
     name, info = entry.text(1), entry.first(2)
     shape = info.first(3) if info else None
     data_type = _TF_TYPES.get(info.integer(2) or 0) if info else None
     if not name or shape is None or data_type is None or shape.integer(3):
         return None
-    dims = tuple(_size(it.integer(1) or 0) for it in shape.messages(2))
+    dims = tuple(_read_size(it.integer(1) or 0) for it in shape.messages(2))
     return Tensor(name, data_type, dims) if dims else None  # no config can declare a scalar
 
 
@@ -357,7 +357,7 @@ def _read_xgboost_json(head: bytes, tail: bytes) -> Forest | None:
         read = json.loads(b'{"learner":{' + tail[start:]) if start >= 0 else {}
         learner = read["learner"]
         parameters, objective = learner["learner_model_param"], learner["objective"]["name"]
-        return _xgboost(forest.model_type, parameters, objective)
+        return _make_xgboost(forest.model_type, parameters, objective)
     except (ValueError, LookupError, TypeError, RecursionError):
         return forest
 
@@ -367,20 +367,20 @@ def _read_xgboost_ubj(tail: bytes) -> Forest:
     values = {}
     for key in (b"num_class", b"num_feature", b"num_target"):
         if match := re.search(key + _UBJ_TEXT, part, re.DOTALL):
-            values[key.decode()] = _text_behind(match, part)
+            values[key.decode()] = _read_text_behind(match, part)
     behind = part[max(0, part.rfind(_UBJ_OBJECTIVE)) :][:_HEAD]
     objective = re.search(rb"name" + _UBJ_TEXT, behind, re.DOTALL)
     if objective is None or _UBJ_OBJECTIVE not in behind or _UBJ_PARAMETERS not in part:
         return Forest("xgboost_ubj")
-    return _xgboost("xgboost_ubj", values, _text_behind(objective, behind))
+    return _make_xgboost("xgboost_ubj", values, _read_text_behind(objective, behind))
 
 
-def _text_behind(match: re.Match[bytes], part: bytes) -> str:
+def _read_text_behind(match: re.Match[bytes], part: bytes) -> str:
     """The text of which the match holds the length."""
     return part[match.end() : match.end() + match[1][0]].decode("ascii", "replace")
 
 
-def _xgboost(model_type: str, parameters: Any, objective: Any) -> Forest:
+def _make_xgboost(model_type: str, parameters: Any, objective: Any) -> Forest:
     features = _count(parameters.get("num_feature"))
     classes, targets = (
         _count(parameters.get("num_class")),
@@ -425,7 +425,7 @@ def _parse_forward(archive: zipfile.ZipFile) -> Arguments | None:
     """The argument list of the class that data.pkl makes, from its code in the archive."""
     data = (name for name in archive.namelist() if re.fullmatch(r"[^/]+/data\.pkl", name))
     top = next(data, "").partition("/")[0]
-    module, _, name = _first_class(_read_part(archive, f"{top}/data.pkl")).rpartition(" ")
+    module, _, name = _find_first_class(_read_part(archive, f"{top}/data.pkl")).rpartition(" ")
     code = _read_part(archive, f"{top}/code/{module.replace('.', '/')}.py").decode()
     start = f"\n{code}".index(f"\nclass {name}(Module):\n")
     body = code[start:].partition("\nclass ")[0]
@@ -445,7 +445,7 @@ def _parse_forward(archive: zipfile.ZipFile) -> Arguments | None:
     return Arguments(names, outputs) if len(names) == len(arguments) else None
 
 
-def _first_class(data: bytes) -> str:
+def _find_first_class(data: bytes) -> str:
     """`module name` of the first class in a pickle; nothing of it is run."""
     for opcode, value, _ in pickletools.genops(data):
         if opcode.name == "GLOBAL":

@@ -28,11 +28,11 @@ from ensemble_tools.archive.model_config import (
     derive_backend,
     parse_model_config,
 )
-from ensemble_tools.archive.model_file import find_model_file, likely_files, named_file
-from ensemble_tools.archive.saved_model import SAVED_GRAPH, constants_size
+from ensemble_tools.archive.model_file import find_likely_files, find_model_file, find_named_file
+from ensemble_tools.archive.saved_model import SAVED_GRAPH, measure_constants
 from ensemble_tools.archive.signatures import read_external_files
 from ensemble_tools.archive.workflow_files import WorkflowFiles, read_workflow_files
-from ensemble_tools.archive.zip_sizes import unpacked_size
+from ensemble_tools.archive.zip_sizes import measure_unpacked
 from ensemble_tools.errors import ConfigUnreadable, quoted
 
 CONFIG_FILE = "config.pbtxt"
@@ -102,7 +102,7 @@ class SourceModel:
         names = (name for name in self.entries if name.lower().startswith(CONFIG_FILE))
         return "" if self.config is not None else next(names, "")
 
-    def version_directory(self, version: int) -> Path:
+    def find_version_directory(self, version: int) -> Path:
         """Where a version's files lie."""
         return self.directory if self.bare else self.directory / str(version)
 
@@ -114,7 +114,7 @@ class SourceModel:
     @property
     def served_version(self) -> int | None:
         """The version that a request without one goes to: the highest that the policy serves."""
-        return _served_version(self.config, self.versions)
+        return _choose_version(self.config, self.versions)
 
     @property
     def is_ensemble(self) -> bool:
@@ -151,9 +151,9 @@ def is_bare_model(directory: Path) -> bool:
     return bool(_read_bare(directory, None)[0])
 
 
-def likely_models(directory: Path) -> list[str]:
+def find_likely_models(directory: Path) -> list[str]:
     """Names of the files in it that may be a model; raises as read_with does."""
-    return [file.name for file in likely_files(directory, _read_payload(directory))]
+    return [file.name for file in find_likely_files(directory, _read_payload(directory))]
 
 
 def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
@@ -202,7 +202,7 @@ def _read_bare(directory: Path, config: ModelConfig | None) -> tuple[str, frozen
         return _IN_SAVED_MODEL, frozenset({"model.savedmodel/"})
     if config is not None and config.is_ensemble:
         return "", frozenset()
-    named = named_file(config.message, directory, payload) if config else None
+    named = find_named_file(config.message, directory, payload) if config else None
     file = named or find_model_file(directory, payload)
     return (_IN_VERSION, payload) if file else ("", frozenset())
 
@@ -213,7 +213,7 @@ def _complete(model: SourceModel) -> SourceModel:
     is_program = model.is_ensemble or model.backend == "python"
     if version is None or is_program or model.misnamed_config:
         return model
-    place = model.version_directory(version)
+    place = model.find_version_directory(version)
     completion = complete_config(model.config, model.config_path, place, model.payload[version])
     return replace(
         model,
@@ -265,7 +265,7 @@ def _read_config(path: Path) -> ModelConfig | None:
         raise ConfigUnreadable(path, "it is not UTF-8 text", line) from error
 
 
-def _served_version(config: ModelConfig | None, versions: Iterable[int]) -> int | None:
+def _choose_version(config: ModelConfig | None, versions: Iterable[int]) -> int | None:
     """Triton's VersionsToLoad: of `specific` those that are there, otherwise from the highest."""
     specific = config.specific_versions if config else None
     served = versions if specific is None else set(specific).intersection(versions)
@@ -275,7 +275,7 @@ def _served_version(config: ModelConfig | None, versions: Iterable[int]) -> int 
 def _read_workflow(model: SourceModel) -> WorkflowFiles | None:
     if model.served_version is None:
         return None
-    version, file = model.version_directory(model.served_version), model.python_file
+    version, file = model.find_version_directory(model.served_version), model.python_file
     return read_workflow_files(version / WORKFLOW, version / file if file else None)
 
 
@@ -286,10 +286,10 @@ def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
     named = config.message.default_model_filename if config else ""
     names = (named,) if named else (_TORCHSCRIPT, _AOT_INDUCTOR)
     for version, name in product(model.versions, names):
-        path = model.version_directory(version) / name
+        path = model.find_version_directory(version) / name
         if Path(name).is_absolute() or ".." in Path(name).parts or not is_file(path):
             continue
-        size, unpacked = size_of(path), unpacked_size(path)
+        size, unpacked = size_of(path), measure_unpacked(path)
         if PYTHON_FILE in model.payload[version] or (config and config.message.runtime):
             unpacked = unpacked or None  # a program of the model's own may read it
         if size is not None and unpacked is not None:
@@ -304,7 +304,7 @@ def _find_hollow(model: SourceModel) -> Iterator[tuple[str, str]]:
     named = model.config.message.default_model_filename if model.config else ""
     graph = (named or _ONNX) if model.backend == "onnxruntime" else None
     for name in model.payload.get(version, ()):
-        path = model.version_directory(version) / name
+        path = model.find_version_directory(version) / name
         if is_pointer(path):
             yield name, f"it is {A_POINTER}"
         elif size_of(path) == 0 and not name.endswith(".py"):
@@ -335,8 +335,8 @@ def _read_constants(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
         return
     for version in model.versions:
         is_bare = model.bare == _IN_SAVED_MODEL
-        directory = model.directory if is_bare else model.version_directory(version) / name
-        if is_directory(directory) and (sizes := constants_size(directory)) is not None:
+        directory = model.directory if is_bare else model.find_version_directory(version) / name
+        if is_directory(directory) and (sizes := measure_constants(directory)) is not None:
             yield directory / SAVED_GRAPH, *sizes
 
 
@@ -344,7 +344,7 @@ def _find_graph(
     directory: Path, config: ModelConfig | None, versions: Iterable[int]
 ) -> Path | None:
     """The graph that Merlin's executor loads; a python model may have a file of that name too."""
-    version = _served_version(config, versions) or max(versions, default=None)
+    version = _choose_version(config, versions) or max(versions, default=None)
     if config is None or config.platform != EXECUTOR_PLATFORM or version is None:
         return None
     path = directory / str(version) / GRAPH_FILE

@@ -6,12 +6,12 @@ from __future__ import annotations
 VALUES, OFFSETS = "__values", "__offsets"
 
 
-def ragged_tensors(column: str) -> tuple[str, str]:
+def list_ragged_tensors(column: str) -> tuple[str, str]:
     """The two tensors of a ragged column: values (N elements) and offsets (rows + 1, INT32)."""
     return column + VALUES, column + OFFSETS
 
 
-def column_of(tensor: str) -> str:
+def find_column(tensor: str) -> str:
     """The column that a tensor belongs to: the name without the suffix of a ragged column."""
     return tensor.removesuffix(VALUES if tensor.endswith(VALUES) else OFFSETS)
 
@@ -24,7 +24,7 @@ def is_part_of_list(column: str) -> bool:
     return column.endswith((VALUES, OFFSETS))
 
 
-def produced_by(step: str, tensor: str) -> str:
+def name_produced(step: str, tensor: str) -> str:
     """The ensemble tensor for what a step puts out under a name that others may use as well.
 
     An ensemble has one name space for all tensors. A workflow that keeps its column names would

@@ -26,7 +26,7 @@ from ensemble_tools.archive.inert_pickle import (
     class_name,
 )
 from ensemble_tools.archive.nvtabular_release import Content, judge_content, judge_saved
-from ensemble_tools.archive.saved_workflow import GRAPH, read_objects, workflow_file
+from ensemble_tools.archive.saved_workflow import GRAPH, find_workflow_file, read_objects
 from ensemble_tools.errors import EnsembleToolsError
 
 METADATA = "metadata.json"
@@ -99,7 +99,7 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
     read_bounded does. Of what is not as NVTabular writes it only that is told which Merlin's own
     workflow step fails on; another program knows itself what it needs.
     """
-    saved, metadata = workflow_file(directory), directory / METADATA
+    saved, metadata = find_workflow_file(directory), directory / METADATA
     absent = tuple(path for path in (saved, metadata) if not is_file(path))
     if absent and _is_merlins_step(program):
         return WorkflowFiles(missing=absent)
@@ -111,9 +111,9 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
     version = unlabelled = ""
     try:
         root = _read_root(saved)
-        objects = _objects(root)
+        objects = _walk_objects(root)
         content = judge_content(root, objects) if pickled else judge_saved(objects)
-        files = list(_operators_files(root))
+        files = list(_find_operators_files(root))
     except _Broken as error:
         broken.append((saved, str(error)))
     try:
@@ -194,9 +194,9 @@ def _read_root(saved: Path) -> Any:
         return None
 
 
-def _operators_files(root: Any) -> Iterator[tuple[str, Any, Any]]:
+def _find_operators_files(root: Any) -> Iterator[tuple[str, Any, Any]]:
     """Operators, the paths of files that they were fitted into, and their out_paths."""
-    for inert in _objects(root):
+    for inert in _walk_objects(root):
         if class_name(inert) == _FILLS_LISTS:
             _check_filling(inert)
         files = inert.state.get(_FILES_OF.get(class_name(inert), ""))
@@ -215,7 +215,7 @@ def _check_filling(inert: Inert) -> None:
         )
 
 
-def _objects(root: Any) -> Iterator[Inert]:
+def _walk_objects(root: Any) -> Iterator[Inert]:
     """Every object that it holds, each once."""
     seen: set[int] = set()
     waiting = [root]

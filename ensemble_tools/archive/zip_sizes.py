@@ -22,7 +22,7 @@ _END, _LOCATOR, _WIDE_END, _ENTRY = b"PK\5\6", b"PK\6\7", b"PK\6\6", b"PK\1\2"
 _IN_EXTRA = 2**32 - 1
 
 
-def unpacked_size(path: Path) -> int | None:
+def measure_unpacked(path: Path) -> int | None:
     """Bytes of all entries, as the archive says; 0 for what is no such archive, or is cut off.
 
     None where there is no file, or its directory is too long. Raises as read_with does.
@@ -86,12 +86,12 @@ def _sum_entries(directory: bytes) -> int:
     while directory[place : place + 4] == _ENTRY:
         size, name, extra, comment = struct.unpack_from("<I HHH", directory, place + 24)
         fields = directory[place + 46 + name : place + 46 + name + extra]
-        total += _wide_size(fields) if size == _IN_EXTRA else size
+        total += _read_wide_size(fields) if size == _IN_EXTRA else size
         place += 46 + name + extra + comment
     return total
 
 
-def _wide_size(fields: bytes) -> int:
+def _read_wide_size(fields: bytes) -> int:
     """Of an entry's extra fields the one that has its size where 32 bits do not suffice."""
     place = 0
     while place + 12 <= len(fields):

@@ -13,7 +13,7 @@ from ensemble_tools.commands.errors import DestinationUnusable
 
 
 @contextlib.contextmanager
-def staging_beside(destination: Path) -> Iterator[Path]:
+def stage_beside(destination: Path) -> Iterator[Path]:
     """A hidden directory on destination's file system; removed with all that is left in it.
 
     Raises DestinationUnusable when destination's own directory is missing.
@@ -38,7 +38,7 @@ def staging_beside(destination: Path) -> Iterator[Path]:
 def write_file(destination: Path, content: bytes) -> None:
     """Put content there, in one step; an older file is replaced."""
     check_file_place(destination)
-    with staging_beside(destination) as staging:
+    with stage_beside(destination) as staging:
         staged = staging / "file"
         staged.write_bytes(content)
         staged.replace(destination)
@@ -66,7 +66,7 @@ def check_empty(destination: Path) -> None:
         )
 
 
-def default_mode(of_new: int) -> int:
+def read_default_mode(of_new: int) -> int:
     """What open and mkdir would make of this mode."""
     mask = os.umask(0)
     os.umask(mask)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from ensemble_tools.commands.atomic_output import write_file
 from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
-from ensemble_tools.commands.path_argument import add_paths, opened_path
+from ensemble_tools.commands.path_argument import add_paths, open_path
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.commands.several import (
     Row,
-    summary_document,
-    summary_lines,
+    find_worst_code,
+    summarize_in_document,
+    summarize_in_lines,
     take_each,
-    worst_code,
 )
 from ensemble_tools.errors import EnsembleToolsError
 from ensemble_tools.explain.graphviz import draw
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     if format_name == "png" and options.output is None and sys.stdout.isatty():
         options.misuse("a PNG is no text for a terminal: name a file with -o")
     archive = _read(options)
-    _write(rendered(archive, options.model_name, format_name), options.output)
+    _write(render_plans(archive, options.model_name, format_name), options.output)
     return SERVED if archive.plan else REFUSED
 
 
@@ -126,9 +126,9 @@ def run_several(options: argparse.Namespace) -> int:
 
     def explain_one(path: Path) -> Row:
         options.given = path
-        with opened_path(path) as options.path:
+        with open_path(path) as options.path:
             archive = _read(options)
-            contents.append(rendered(archive, options.model_name, format_name))
+            contents.append(render_plans(archive, options.model_name, format_name))
         if format_name == "text" and options.output is None:
             _write(contents[-1] + b"\n", None)
         document = json.loads(contents[-1]) if format_name == "json" else None
@@ -136,13 +136,13 @@ def run_several(options: argparse.Namespace) -> int:
 
     rows = take_each(options.paths, explain_one, (EnsembleToolsError, OSError), REFUSED)
     if format_name == "json":
-        whole = json.dumps(summary_document(SEVERAL, rows), indent=2)
+        whole = json.dumps(summarize_in_document(SEVERAL, rows), indent=2)
         _write(f"{whole}\n".encode(), options.output)
     else:
-        table = "".join(f"{line}\n" for line in summary_lines(rows)).encode()
+        table = "".join(f"{line}\n" for line in summarize_in_lines(rows)).encode()
         before = b"" if options.output is None else b"".join(it + b"\n" for it in contents)
         _write(before + table, options.output)
-    return worst_code(rows)
+    return find_worst_code(rows)
 
 
 def _describe(path: Path, archive: Archive) -> Row:
@@ -177,7 +177,7 @@ def _write(content: bytes, output: Path | None) -> None:
         _write_out(content)
 
 
-def rendered(archive: Archive, model_name: str, format_name: str) -> bytes:
+def render_plans(archive: Archive, model_name: str, format_name: str) -> bytes:
     """The archive in one of FORMATS."""
     picture = picture_of(archive, model_name)
     if format_name == "text":

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ensemble_tools.archive.source_model import CONFIG_FILE
-from ensemble_tools.commands.atomic_output import check_file_place, default_mode, staging_beside
+from ensemble_tools.commands.atomic_output import check_file_place, read_default_mode, stage_beside
 from ensemble_tools.commands.errors import DestinationUnusable
 from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
-from ensemble_tools.commands.path_argument import add_paths, opened_path
-from ensemble_tools.commands.progress import human_size, progress
+from ensemble_tools.commands.path_argument import add_paths, open_path
+from ensemble_tools.commands.progress import format_size, progress
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
-from ensemble_tools.commands.several import Row, summary_lines, take_each, worst_code
+from ensemble_tools.commands.several import Row, find_worst_code, summarize_in_lines, take_each
 from ensemble_tools.errors import EnsembleToolsError
 from ensemble_tools.packing.checking import check_archive
-from ensemble_tools.packing.layout import packed_tree
+from ensemble_tools.packing.layout import find_packed_tree
 from ensemble_tools.packing.source_tree import SourceTree
 from ensemble_tools.packing.writing import write_archive
 from ensemble_tools.serving.opened_archive import open_repository
@@ -63,7 +63,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--copies",
-        type=_copies,
+        type=_find_copies,
         metavar="N",
         help="write N archives, FILE-000.tar.gz and so on, equal but for their names: for load "
         "tests with many models. They are real files, and compressed once",
@@ -79,7 +79,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run, run_several=run_several, misuse=parser.error)
 
 
-def _copies(raw: str) -> int:
+def _find_copies(raw: str) -> int:
     """How many; raises ArgumentTypeError, which argparse prints behind the option's name."""
     if raw.isascii() and raw.isdecimal() and len(raw) < 10 and 1 <= int(raw) <= MAX_COPIES:
         return int(raw)
@@ -89,7 +89,7 @@ def _copies(raw: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Check, pack, tell."""
     output: Path = options.output
-    suffix = _suffix_of(output)
+    suffix = _find_suffix(output)
     if not suffix and output.is_dir():
         output, suffix = _name_in(output, options.given), SUFFIXES[0]
     if not suffix or output.name == suffix:
@@ -125,14 +125,14 @@ def run_several(options: argparse.Namespace) -> int:
 
     def pack_one(path: Path) -> Row:
         options.given, output = path, _name_in(directory, path)
-        with opened_path(path) as options.path:
+        with open_path(path) as options.path:
             size, notes = _run(options, output, SUFFIXES[0])
-        return Row(str(path), SERVED, human_size(size), str(output), notes)
+        return Row(str(path), SERVED, format_size(size), str(output), notes)
 
     rows = take_each(options.paths, pack_one, (EnsembleToolsError, OSError), REFUSED)
-    for line in summary_lines(rows):
+    for line in summarize_in_lines(rows):
         print(line)
-    return worst_code(rows)
+    return find_worst_code(rows)
 
 
 def _advise_names(first: Path, other: Path) -> str:
@@ -150,7 +150,7 @@ def _is_one_archive(path: Path) -> bool:
         return False
 
 
-def _suffix_of(path: Path) -> str:
+def _find_suffix(path: Path) -> str:
     """What its name ends in, of an archive."""
     return next((end for end in SUFFIXES if path.name.endswith(end)), "")
 
@@ -158,13 +158,13 @@ def _suffix_of(path: Path) -> str:
 def _name_in(directory: Path, path: Path) -> Path:
     """The archive's place in a directory, called as the path is."""
     name = Path(os.path.realpath(path)).name if path.name in ("", "..") else path.name
-    return directory / f"{name.removesuffix(_suffix_of(path))}{SUFFIXES[0]}"
+    return directory / f"{name.removesuffix(_find_suffix(path))}{SUFFIXES[0]}"
 
 
 def _run(options: argparse.Namespace, output: Path, suffix: str) -> tuple[int, tuple[str, ...]]:
     """Check, pack, tell; the size of an archive in bytes, and the notes."""
     notes = _check(options)
-    tree = packed_tree(options.path)
+    tree = find_packed_tree(options.path)
     outputs = _name_outputs(output, suffix, options.copies)
     _check_places(options.path, outputs)
     size = pack(tree, outputs)
@@ -174,8 +174,8 @@ def _run(options: argparse.Namespace, output: Path, suffix: str) -> tuple[int, t
 
 def pack(tree: SourceTree, outputs: list[Path]) -> int:
     """Write every output, or none; the size of one in bytes. Blocking."""
-    mode = default_mode(0o666)
-    with staging_beside(outputs[0]) as staging:
+    mode = read_default_mode(0o666)
+    with stage_beside(outputs[0]) as staging:
         first = staging / "0"
         with progress("packing", tree.size) as advance, first.open("wb") as file:
             write_archive(tree, file, advance)
@@ -239,7 +239,7 @@ def _check_space(output: Path, needed: int) -> None:
     if needed > free:
         raise DestinationUnusable(
             output,
-            f"the copies need {human_size(needed)} and {human_size(free)} are free there",
+            f"the copies need {format_size(needed)} and {format_size(free)} are free there",
             "ask for fewer copies, or name another place",
         )
 
@@ -260,10 +260,10 @@ def _report_lines(
         yield f"note: {note}"
     configs = sum(entry.place.endswith(f"/{CONFIG_FILE}") for entry in tree.files)
     contents = (
-        f"{max(1, configs)} models, {len(tree.files)} files, {human_size(tree.size)} unpacked"
+        f"{max(1, configs)} models, {len(tree.files)} files, {format_size(tree.size)} unpacked"
     )
     if len(outputs) == 1:
-        yield f"{outputs[0]}  {human_size(size)}  ({contents})"
+        yield f"{outputs[0]}  {format_size(size)}  ({contents})"
         return
-    yield f"{outputs[0]} … {outputs[-1].name}  {human_size(size)} each  ({contents})"
-    yield f"{len(outputs)} archives, {human_size(size * len(outputs))} in all"
+    yield f"{outputs[0]} … {outputs[-1].name}  {format_size(size)} each  ({contents})"
+    yield f"{len(outputs)} archives, {format_size(size * len(outputs))} in all"

@@ -46,7 +46,7 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def opened_path(given: Path) -> Iterator[Path]:
+def open_path(given: Path) -> Iterator[Path]:
     """The directory that is looked at, gone afterwards if it is temporary.
 
     What is raised names the archive, and not that directory. Raises RepositoryUnusable where there

@@ -22,16 +22,16 @@ def progress(title: str, total: int) -> Iterator[Advance]:
         yield bar.update
 
 
-def human_size(size: int) -> str:
+def format_size(size: int) -> str:
     """Bytes for people, in powers of 1000, as S3 is billed: 1234567 -> 1.23 MB."""
     amount = float(size)
     for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000:
-            return f"{_three_digits(amount)} {unit}"
+            return f"{_round_digits(amount)} {unit}"
         amount /= 1000
-    return f"{_three_digits(amount)} TB"
+    return f"{_round_digits(amount)} TB"
 
 
-def _three_digits(number: float) -> str:
+def _round_digits(number: float) -> str:
     """Or all of those before the point."""
     return f"{number:.3g}" if number < 999.5 else f"{number:,.0f}"

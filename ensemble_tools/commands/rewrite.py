@@ -26,11 +26,11 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools.archive.model_config import parse_leniently
 from ensemble_tools.archive.repository import PACKED, read_repository
 from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW
-from ensemble_tools.commands.atomic_output import check_empty, default_mode, staging_beside
+from ensemble_tools.commands.atomic_output import check_empty, read_default_mode, stage_beside
 from ensemble_tools.commands.errors import CommandError, DestinationUnusable, NotPlain
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.path_argument import add_path
-from ensemble_tools.commands.progress import human_size
+from ensemble_tools.commands.progress import format_size
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.errors import ConfigIncomplete, shortened
 from ensemble_tools.packing.source_tree import check_link, walk
@@ -121,9 +121,9 @@ def write_repository(
 
     Answers with the plan as it was written (put_compiled) and the number of bytes.
     """
-    with staging_beside(destination) as staging:
+    with stage_beside(destination) as staging:
         place = staging / "repository"
-        place.mkdir(mode=default_mode(0o777))
+        place.mkdir(mode=read_default_mode(0o777))
         models = tuple(
             _write(model, serving_plan.entry, source, place) for model in serving_plan.models
         )
@@ -157,12 +157,12 @@ def findable(text: str, path: Path, *, entry: bool) -> str:
 
 def _mean_the_same(changed: str, text: str) -> bool:
     try:
-        return bool(_meaning(changed) == _meaning(text))
+        return bool(_describe_meaning(changed) == _describe_meaning(text))
     except text_format.ParseError:  # a quote was inside a value
         return False
 
 
-def _meaning(text: str) -> pb.ModelConfig:
+def _describe_meaning(text: str) -> pb.ModelConfig:
     return parse_leniently(text)
 
 
@@ -244,7 +244,8 @@ def _wants_mark(model: PublishedModel, entry: str) -> bool:
     """A single model needs no mark and bears none: the frontend takes the only directory."""
     text = model.config_text or ""
     return model.triton_name == entry and (
-        _meaning(text).platform == "ensemble" or _meaning(text).HasField("ensemble_scheduling")
+        _describe_meaning(text).platform == "ensemble"
+        or _describe_meaning(text).HasField("ensemble_scheduling")
     )
 
 
@@ -286,7 +287,7 @@ def report_lines(
     for note in (*serving_plan.reasons, *serving_plan.notes, *serving_plan.doubts):
         yield f"note: {note}"
     for model in models:
-        yield from _notes_on_nvtabular(model)
+        yield from _note_nvtabular(model)
     if len(models) > 1 and _reads_beside(serving_plan):
         other = next(it for it in models if it.triton_name != entry)
         yield (
@@ -294,7 +295,7 @@ def report_lines(
             "another's directory finds it under that name"
         )
     count = "1 model" if len(models) == 1 else f"{len(models)} models"
-    yield f"{destination}  {serving_plan.form.value}, {count}, {human_size(size)}"
+    yield f"{destination}  {serving_plan.form.value}, {count}, {format_size(size)}"
     for model in models:
         mark = "  ← invoked" if model.triton_name == entry else ""
         yield f"  {model.triton_name}{_describe_compiled(model)}{mark}"
@@ -314,7 +315,7 @@ def report_lines(
         yield f"do not switch auto-completion off ({STRICT_FLAG}): {lacking}"
 
 
-def _notes_on_nvtabular(model: PublishedModel) -> Iterator[str]:
+def _note_nvtabular(model: PublishedModel) -> Iterator[str]:
     if model.not_compiled:
         yield (
             f"note: {model.source_name} is not compiled, it needs NVTabular in Triton's "

@@ -56,38 +56,38 @@ def take_each(
     return tuple(rows)
 
 
-def worst_code(rows: Sequence[Row]) -> int:
+def find_worst_code(rows: Sequence[Row]) -> int:
     """The exit code of all of them."""
     return max(row.code for row in rows)
 
 
-def summary_lines(rows: Sequence[Row]) -> Iterator[str]:
+def summarize_in_lines(rows: Sequence[Row]) -> Iterator[str]:
     """How many of them went well, and a line for each."""
     well = [row for row in rows if row.code == 0]
     noted = sum(bool(row.notes) for row in well)
     with_notes = f" ({noted} with notes)" if noted else ""
     yield f"{len(rows)} archives: {len(well)} well{with_notes}, {len(rows) - len(well)} not"
-    cells = [_HEAD, *((row.archive, row.result, _short(_reason(row))) for row in rows)]
+    cells = [_HEAD, *((row.archive, row.result, _shorten(_find_reason(row))) for row in rows)]
     widths = [max(len(cell[column]) for cell in cells) for column in (0, 1)]
     for archive, result, why in cells:
         yield printable(f"{archive:<{widths[0]}}  {result:<{widths[1]}}  {why}".rstrip())
 
 
-def summary_document(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+def summarize_in_document(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     """The same for programs."""
     return {
         "format": name,
         "version": 1,
-        "code": worst_code(rows),
+        "code": find_worst_code(rows),
         "archives": [vars(row) for row in rows],
     }
 
 
-def _reason(row: Row) -> str:
+def _find_reason(row: Row) -> str:
     """Notes first: of a long line the end is cut off."""
     return "; ".join(filter(None, (*(f"note: {note}" for note in row.notes), row.why)))
 
 
-def _short(why: str) -> str:
+def _shorten(why: str) -> str:
     line = " ".join(why.split())
     return line if len(line) <= _LONGEST_WHY else f"{line[:_LONGEST_WHY]}…"

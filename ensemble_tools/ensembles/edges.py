@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ensemble_tools.archive.model_config import ModelConfig, TensorSpec
-from ensemble_tools.archive.tensor_names import column_of, ragged_tensors
+from ensemble_tools.archive.tensor_names import find_column, list_ragged_tensors
 from ensemble_tools.ensembles.conversions import (
     Conversion,
     Produced,
@@ -79,13 +79,13 @@ def plan_inputs(
 
 def shape_forest_output(config: ModelConfig, spec: TensorSpec) -> TensorSpec:
     """An output of a forest with the shape that it has: the backend leaves out a last size of 1."""
-    dims = config.full_dims(spec)
+    dims = config.make_full_dims(spec)
     return replace_dims(spec, dims[:-1] if len(dims) > 1 and dims[-1] == 1 else dims)
 
 
 def find_whole_spec(config: ModelConfig, spec: TensorSpec) -> TensorSpec:
     """A declared tensor with its whole shape, batch dimension included."""
-    return replace_dims(spec, config.full_dims(spec))
+    return replace_dims(spec, config.make_full_dims(spec))
 
 
 class _InputPlanner:
@@ -215,7 +215,7 @@ class _InputPlanner:
             produced = self._find_produced(
                 Required(call.key, call.operator, column, None, ()), source
             )
-            names = ragged_tensors(column) if produced.is_ragged else (column,)
+            names = list_ragged_tensors(column) if produced.is_ragged else (column,)
             for name, tensor, spec in zip(names, produced.tensors, produced.specs, strict=True):
                 tensors[name] = tensor
                 specs.append(TensorSpec(name, spec.data_type, spec.dims))
@@ -273,7 +273,7 @@ class _InputPlanner:
     def _find_declared(
         self, required: Required, source: Source, declared: Mapping[str, TensorSpec]
     ) -> tuple[TensorSpec, ...]:
-        pair = ragged_tensors(source.column)
+        pair = list_ragged_tensors(source.column)
         if all(name in declared for name in pair):
             return tuple(declared[name] for name in pair)
         if source.column in declared:
@@ -305,8 +305,8 @@ def _group_by_column(
 
 def _find_column(tensor: str, declared: Mapping[str, TensorSpec]) -> str:
     """The column of a declared tensor; only a pair of values and offsets is a ragged column."""
-    column = column_of(tensor)
-    return column if all(name in declared for name in ragged_tensors(column)) else tensor
+    column = find_column(tensor)
+    return column if all(name in declared for name in list_ragged_tensors(column)) else tensor
 
 
 def _name_batched(model_name: str, config: ModelConfig) -> str:

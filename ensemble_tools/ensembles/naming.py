@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ensemble_tools.archive.tensor_names import produced_by
+from ensemble_tools.archive.tensor_names import name_produced
 from ensemble_tools.ensembles.conversions import Tensor
 from ensemble_tools.ensembles.ordering import Ordering, find_asked
 from ensemble_tools.ensembles.parts import Parts
@@ -67,7 +67,7 @@ def _choose_name(tensor: Tensor, producer: FromCall | FromStep, taken: set[str])
     owner = producer.step
     if isinstance(producer, FromStep):
         owner = f"to.{'answer' if producer.reader == ANSWER else producer.reader}"
-    name = produced_by(owner, tensor.name)
+    name = name_produced(owner, tensor.name)
     while name in taken:
         name += "."
     return name

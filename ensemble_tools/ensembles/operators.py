@@ -28,10 +28,10 @@ from ensemble_tools.archive.model_config import (
     TRITON_TYPES,
     ModelConfig,
     TensorSpec,
-    data_type_number,
+    number_data_type,
 )
 from ensemble_tools.archive.source_model import GRAPH_FILE
-from ensemble_tools.archive.tensor_names import ragged_tensors
+from ensemble_tools.archive.tensor_names import list_ragged_tensors
 
 _OPS = "merlin.systems.dag.ops"
 #: What PredictImplicit writes; and the modules that its models are of.
@@ -106,13 +106,13 @@ def make_config(program: Program, specs: Iterable[TensorSpec]) -> ModelConfig:
     specs_by_name = {spec.name: spec for spec in specs}
     message = pb.ModelConfig(backend="python")
     message.input.extend(
-        pb.ModelInput(name=spec.name, data_type=data_type_number(spec.data_type), dims=spec.dims)
+        pb.ModelInput(name=spec.name, data_type=number_data_type(spec.data_type), dims=spec.dims)
         for spec in specs_by_name.values()
     )
     for column, source in program.writes.items():
         message.output.extend(
             pb.ModelOutput(
-                name=spec.name, data_type=data_type_number(spec.data_type), dims=spec.dims
+                name=spec.name, data_type=number_data_type(spec.data_type), dims=spec.dims
             )
             for spec in _put_out(program, column, source, specs_by_name)
         )
@@ -122,13 +122,15 @@ def make_config(program: Program, specs: Iterable[TensorSpec]) -> ModelConfig:
 def _put_out(
     program: Program, column: str, source: str, specs: Mapping[str, TensorSpec]
 ) -> list[TensorSpec]:
-    data_type = program.types.get(column) or _values_of(source, specs).data_type
+    data_type = program.types.get(column) or _find_values(source, specs).data_type
     if column in program.lists:
-        values, offsets = ragged_tensors(column)
+        values, offsets = list_ragged_tensors(column)
         return [TensorSpec(values, data_type, (-1,)), TensorSpec(offsets, "TYPE_INT32", (-1,))]
     if program.kind == _LOOKUP and column not in program.types:  # the ids, as they came
         names = zip(
-            (source, *ragged_tensors(source)), (column, *ragged_tensors(column)), strict=True
+            (source, *list_ragged_tensors(source)),
+            (column, *list_ragged_tensors(column)),
+            strict=True,
         )
         return [
             TensorSpec(name, specs[old].data_type, specs[old].dims)
@@ -150,7 +152,7 @@ def _read_unroll(node: Node) -> Program | None:
     if not isinstance(item, str) or not isinstance(prefix, str) or not isinstance(source, Inert):
         return None
     columns = tuple(dict.fromkeys(node.dependency_columns))
-    if not columns or item in columns or not _selects(source, columns):
+    if not columns or item in columns or not _is_selection(source, columns):
         return None
     writes = {f"{prefix}_{column}" if prefix else column: column for column in columns}
     # Merlin takes the columns away one after the other, each when the one before has its new name.
@@ -159,7 +161,7 @@ def _read_unroll(node: Node) -> Program | None:
     return Program(_UNROLL, (item, *columns), writes)
 
 
-def _selects(source: Inert, columns: tuple[str, ...]) -> bool:
+def _is_selection(source: Inert, columns: tuple[str, ...]) -> bool:
     """Whether the node's own selector, if it has one, names these columns."""
     selector = source.state.get("_selector")
     if selector is None:
@@ -179,7 +181,7 @@ def _read_sample(node: Node) -> Program | None:
         return None
     return Program(
         _SAMPLE,
-        _each_once(ids, scores),
+        _drop_repeats(ids, scores),
         {"ordered_ids": ids, "ordered_scores": scores},
         settings={"temperature": temperature, "topk": topk},
     )
@@ -190,7 +192,7 @@ def _read_filter(node: Node) -> Program | None:
     candidates, without = state.get("_input_col"), state.get("_filter_out_col")
     if not isinstance(candidates, str) or not isinstance(without, str):
         return None
-    reads = _each_once(candidates, without)
+    reads = _drop_repeats(candidates, without)
     return Program(_FILTER, reads, {"filtered_ids": candidates}, settings={"without": without})
 
 
@@ -241,7 +243,7 @@ def _read_lookup(node: Node) -> Program | None:
     state = node.operator.state
     attributes = ("repo_path", "entity_id", "entity_view", "entity_column", "output_prefix")
     texts = [state.get(name) for name in attributes]
-    plain, lists = (_as_names(state.get(name)) for name in ("features", "mh_features"))
+    plain, lists = (_read_names(state.get(name)) for name in ("features", "mh_features"))
     with_id = state.get("include_id")
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
         return None
@@ -249,7 +251,7 @@ def _read_lookup(node: Node) -> Program | None:
         return None
     path, entity, view, column, prefix = map(str, texts)
     repository = PurePosixPath(path).name
-    called = {name: _prefixed(prefix, name) for name in (*plain, *lists)}
+    called = {name: _add_prefix(prefix, name) for name in (*plain, *lists)}
     dtypes = {each.name: each.dtype or "" for each in node.output}
     types = {name: TRITON_TYPES.get(dtypes.get(name, ""), "") for name in called.values()}
     puts_out = [*([entity] if with_id else []), *(called[name] for name in (*plain, *lists))]
@@ -281,18 +283,18 @@ def _is_taken(name: str) -> bool:
     return name in _TAKEN or name.endswith(_PROGRAMS)
 
 
-def _as_names(value: object) -> list[str] | None:
+def _read_names(value: object) -> list[str] | None:
     """The names in a list of them, None for anything else."""
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         return None
     return value
 
 
-def _prefixed(prefix: str, name: str) -> str:
+def _add_prefix(prefix: str, name: str) -> str:
     return f"{prefix}_{name}" if prefix and name and not name.startswith(prefix) else name
 
 
-def _each_once(*columns: str) -> tuple[str, ...]:
+def _drop_repeats(*columns: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(columns))
 
 
@@ -310,19 +312,19 @@ _READERS: Mapping[str, Callable[[Node], Program | None]] = {
 _Given = Mapping[str, TensorSpec]
 
 
-def _values_of(column: str, specs: _Given) -> TensorSpec:
-    return specs[column] if column in specs else specs[ragged_tensors(column)[0]]
+def _find_values(column: str, specs: _Given) -> TensorSpec:
+    return specs[column] if column in specs else specs[list_ragged_tensors(column)[0]]
 
 
-def _unrolled(column: str, specs: _Given) -> tuple[int, ...]:
+def _find_unrolled_dims(column: str, specs: _Given) -> tuple[int, ...]:
     """Rows of a list are of one length once they are repeated."""
     if column in specs:
         return (-1, *specs[column].dims[1:])
-    return (-1, -1, *_values_of(column, specs).dims[1:])
+    return (-1, -1, *_find_values(column, specs).dims[1:])
 
 
 _SHAPES: Mapping[str, Callable[[str, _Given], tuple[int, ...]]] = {
-    _UNROLL: _unrolled,
+    _UNROLL: _find_unrolled_dims,
     _SAMPLE: lambda column, given: (-1, -1),
     _FILTER: lambda column, given: (-1,),
     _SEARCH: lambda column, given: (-1,),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import ModelConfig, TensorSpec, data_type_number
-from ensemble_tools.archive.tensor_names import ragged_tensors
+from ensemble_tools.archive.model_config import ModelConfig, TensorSpec, number_data_type
+from ensemble_tools.archive.tensor_names import list_ragged_tensors
 from ensemble_tools.ensembles.conversions import Conversion, Kind, Tensor
 from ensemble_tools.ensembles.naming import name_tensors
 from ensemble_tools.ensembles.operators import Program
@@ -21,10 +21,10 @@ from ensemble_tools.ensembles.wiring import Call, Place
 from ensemble_tools.steps.sources import (
     ConversionRow,
     convert_source,
-    forest_source,
-    front_source,
-    merlin_source,
-    operator_source,
+    render_forest,
+    render_front,
+    render_merlin,
+    render_operator,
 )
 
 #: The name of the ensemble behind a front model, as if it were a model of the archive.
@@ -206,7 +206,7 @@ class _Renderer:
             for call in self.parts.list_calls_up_to(step.level)
         }
         readers = dict(self._render_reader(step, reader) for reader in step.readers)
-        return GeneratedModel(step.name, config, merlin_source(calls, readers), with_graph=True)
+        return GeneratedModel(step.name, config, render_merlin(calls, readers), with_graph=True)
 
     def _render_reader(
         self, step: GeneratedStep, reader: str
@@ -238,11 +238,11 @@ class _Renderer:
             spec = self.reads.specs[self.ordering.waits[key]]
             config.input.append(_make_input(self._choose_after(key), spec))
         reads = {
-            column: [each for each in own.inputs if each in (column, *ragged_tensors(column))]
+            column: [each for each in own.inputs if each in (column, *list_ragged_tensors(column))]
             for column in program.reads
         }
         call = self.parts.calls[key]
-        source = operator_source(
+        source = render_operator(
             call.operator, program.kind, reads, program.writes, program.settings
         )
         return GeneratedModel(name, config, source, call=call)
@@ -262,7 +262,7 @@ class _Renderer:
             _make_output(output, specs[Tensor(FromCall(key), output)]) for output in outputs
         )
         columns = [] if plan.merlin else [spec.name for spec in plan.specs]
-        source = forest_source(self.triton_name(call.model_name), columns, outputs)
+        source = render_forest(self.triton_name(call.model_name), columns, outputs)
         return GeneratedModel(name, config, source)
 
     def _render_conversion(self, step: GeneratedStep, conversion: Conversion) -> ConversionRow:
@@ -285,7 +285,7 @@ class _Renderer:
         config = _make_python_config(self.parts.executor)
         config.input.extend(self.parts.executor.message.input)
         config.output.extend(self._declare_outputs())
-        source = front_source(
+        source = render_front(
             self.triton_name(inner) if inner else "",
             [tensor.name for tensor in ensemble.input],
             [tensor.name for tensor in ensemble.output],
@@ -310,7 +310,7 @@ class _Renderer:
             spec = self.reads.specs[self.reads.answer[output.name]]
             del copy.dims[:]
             copy.dims.extend(spec.dims)
-            copy.data_type = data_type_number(spec.data_type)
+            copy.data_type = number_data_type(spec.data_type)
             declared.append(copy)
         return declared
 
@@ -339,11 +339,11 @@ def _put_on_gpu(config: pb.ModelConfig, executor: ModelConfig) -> None:
 
 def _make_input(name: str, spec: TensorSpec) -> pb.ModelInput:
     return pb.ModelInput(
-        name=name, data_type=data_type_number(spec.data_type), dims=list(spec.dims)
+        name=name, data_type=number_data_type(spec.data_type), dims=list(spec.dims)
     )
 
 
 def _make_output(name: str, spec: TensorSpec) -> pb.ModelOutput:
     return pb.ModelOutput(
-        name=name, data_type=data_type_number(spec.data_type), dims=list(spec.dims)
+        name=name, data_type=number_data_type(spec.data_type), dims=list(spec.dims)
     )

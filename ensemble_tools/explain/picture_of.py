@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.archive.source_model import SourceModel
-from ensemble_tools.archive.tensor_names import column_of, ragged_tensors
+from ensemble_tools.archive.tensor_names import find_column, list_ragged_tensors
 from ensemble_tools.explain.merlin_side import merlin_side, node_id_at
 from ensemble_tools.explain.picture import LeftOut, Node, Picture, Reason, Side, Tensor
 from ensemble_tools.explain.triton_side import left_out, triton_side
@@ -64,8 +64,8 @@ def _columns(model: SourceModel, which: str) -> tuple[Tensor, ...]:
     declared: dict[str, TensorSpec] = getattr(model.config, which) if model.config else {}
     columns: dict[str, Tensor] = {}
     for spec in declared.values():
-        column = column_of(spec.name)
-        ragged = all(name in declared for name in ragged_tensors(column))
+        column = find_column(spec.name)
+        ragged = all(name in declared for name in list_ragged_tensors(column))
         name = column if ragged else spec.name
         kind = spec.data_type.removeprefix("TYPE_").lower()
         columns.setdefault(name, Tensor(name, _MERLIN_TYPES.get(kind, kind), None, ragged))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import data_type_name, parse_leniently
+from ensemble_tools.archive.model_config import name_data_type, parse_leniently
 from ensemble_tools.explain.picture import (
     ANSWER,
     REQUEST,
@@ -153,7 +153,7 @@ def tensors(
 
 
 def _protocol_type(number: int) -> str:
-    return data_type_name(number).removeprefix("TYPE_").replace("STRING", "BYTES")
+    return name_data_type(number).removeprefix("TYPE_").replace("STRING", "BYTES")
 
 
 def _box(box_id: str, model: PublishedModel, config: pb.ModelConfig, kind: str) -> Node:

@@ -10,7 +10,7 @@ from ensemble_tools.packing.source_tree import Entry, SourceTree, walk
 from ensemble_tools.serving.opened_archive import open_repository
 
 
-def packed_tree(path: Path) -> SourceTree:
+def find_packed_tree(path: Path) -> SourceTree:
     """What goes into the archive: models at the top, whichever layout path has.
 
     One extra directory around the models is dropped; a model that is the top gets its name in

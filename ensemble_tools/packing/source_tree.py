@@ -68,7 +68,7 @@ def walk(top: Path, within: Path) -> SourceTree:
     waiting: list[tuple[Path, str, frozenset[tuple[int, int]]]] = [(top, "", frozenset())]
     while waiting:
         directory, prefix, above = waiting.pop()
-        identity = _identity(directory)
+        identity = _identify(directory)
         if identity in above or len(above) > MAX_DEPTH:
             raise TreeUnusable(
                 directory,
@@ -80,7 +80,7 @@ def walk(top: Path, within: Path) -> SourceTree:
             if is_litter(name):
                 litter.append(place)
                 continue
-            entry = _entry(source, place, within)
+            entry = _make_entry(source, place, within)
             entries.append(entry)
             if entry.is_directory:
                 waiting.append((source, place + "/", above | {identity}))
@@ -91,7 +91,7 @@ def walk(top: Path, within: Path) -> SourceTree:
     )
 
 
-def _entry(source: Path, place: str, within: Path) -> Entry:
+def _make_entry(source: Path, place: str, within: Path) -> Entry:
     check_link(source, within)
     try:
         place.encode()
@@ -122,6 +122,6 @@ def check_link(source: Path, within: Path) -> None:
         )
 
 
-def _identity(directory: Path) -> tuple[int, int]:
+def _identify(directory: Path) -> tuple[int, int]:
     status = directory.stat()
     return status.st_dev, status.st_ino

@@ -20,7 +20,7 @@ from ensemble_tools.archive.nvtabular_release import (
     refuse_label,
 )
 from ensemble_tools.archive.repository import ModelRepository
-from ensemble_tools.archive.saved_workflow import workflow_file
+from ensemble_tools.archive.saved_workflow import find_workflow_file
 from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
 from ensemble_tools.errors import (
     GraphNotInert,
@@ -116,7 +116,7 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     if len(source.versions) != 1:
         raise NotCompiled("", (), "it has several versions")
     directory = source.directory / str(version) / WORKFLOW
-    graph = read_graph_file(workflow_file(directory))
+    graph = read_graph_file(find_workflow_file(directory))
     program = compile_workflow(graph, _read_inputs(config), directory)
     # Where an operator has no rule at all, that is the better reason.
     _check_release(source.workflow.content.unlike)

@@ -26,8 +26,8 @@ from ensemble_tools.archive.model_config import (
     MODEL_DIRECTORY,
     ModelConfig,
     TensorSpec,
-    data_type_name,
-    served_versions,
+    find_served_versions,
+    name_data_type,
 )
 from ensemble_tools.archive.source_model import SourceModel
 from ensemble_tools.errors import NAMED_COLUMNS, DemandRefused, quoted
@@ -234,7 +234,7 @@ class _Demands:
         return each * max(1, self._count_served_versions())
 
     def _count_served_versions(self) -> int:
-        return served_versions(self._message, self._model.versions)
+        return find_served_versions(self._message, self._model.versions)
 
     def _check_instances(self) -> None:
         if self.instances > self._limits.instances:
@@ -309,7 +309,7 @@ class _Demands:
 
     def _check_sample_input(self, sample: str, declared: TensorSpec, value: Any) -> None:
         at = f"{sample}.inputs[{quoted(declared.name)}]"
-        given = data_type_name(value.data_type)
+        given = name_data_type(value.data_type)
         if given != declared.data_type:
             raise self._refuse(
                 f"{at}.data_type", f"is {given}", f"expected {declared.data_type}, as the input is"
@@ -418,7 +418,7 @@ def _list_texts(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _measure_tensor(data_type: int, dims: Iterable[int]) -> int:
     """Of one row; a dimension that is left open counts as one, as Triton takes no other."""
-    size = _SIZES.get(data_type_name(data_type), _LARGEST_SIZE)
+    size = _SIZES.get(name_data_type(data_type), _LARGEST_SIZE)
     for dim in dims:
         size *= dim if dim >= 0 else 1
         if size > _NO_MACHINE:  # a product of many more would take its time

@@ -23,9 +23,9 @@ from ensemble_tools.archive.files import SHORTAGES, is_directory, names_in, size
 from ensemble_tools.archive.instance_groups import find_instances
 from ensemble_tools.archive.model_config import (
     EXECUTOR_PLATFORM,
-    backend_name,
+    find_served_versions,
+    name_backend,
     parse_leniently,
-    served_versions,
 )
 from ensemble_tools.archive.parquet_rows import count_rows
 from ensemble_tools.errors import EnsembleToolsError, ResourceLacking
@@ -105,7 +105,7 @@ def measure_demand(plan: ServingPlan, gpus: int = 0) -> Demand:
         for step in model.steps:
             digest.update(f"\n{step.source_name}".encode(errors="replace"))
         versions = _sum_versions(model, budget, digest)
-        served = max(1, served_versions(config, versions))
+        served = max(1, find_served_versions(config, versions))
         largest = max(versions.values(), default=0) + sum(
             max(_sum_versions(step, budget, digest).values(), default=0) for step in model.steps
         )
@@ -180,7 +180,7 @@ def _find_kind(model: PublishedModel, config: pb.ModelConfig) -> str:
         return WORKFLOW if model.compiled.program.needs_nvtabular else IN_PANDAS
     if model.not_compiled:
         return WORKFLOW
-    kind = _PLATFORMS.get(config.platform) or backend_name(config) or PYTHON
+    kind = _PLATFORMS.get(config.platform) or name_backend(config) or PYTHON
     if config.HasField("ensemble_scheduling"):
         return ENSEMBLE
     return GENERATED if kind == PYTHON and model.files and not model.links else kind

@@ -25,12 +25,12 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.model_config import (
     ENVIRONMENT,
-    backend_name,
-    data_type_name,
+    name_backend,
+    name_data_type,
     print_model_config,
 )
 from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
-from ensemble_tools.steps.sources import SERVED, StepRow, joined_source, warm_source
+from ensemble_tools.steps.sources import SERVED, StepRow, render_joined, render_warm
 
 #: Fields that a config may have; of any other nobody but tritonserver knows what follows.
 _ENSEMBLE_FIELDS = frozenset({"name", "platform", "input", "output", "ensemble_scheduling"})
@@ -284,7 +284,7 @@ def _find_step(
         if _CALLS in text:
             raise _Apart(f"{step} calls other models")
         return _Step(model, config, f"{folder}/{place}", version, interpreter=model.interpreter)
-    backend = backend_name(config)
+    backend = name_backend(config)
     predictor = predictors.get(backend)
     if predictor is None:
         what = "NVTabular itself" if model.not_compiled else f"run by the backend {backend!r}"
@@ -349,8 +349,8 @@ def _join(
         links=(),
         empty_versions=(),
         files=(
-            ("1/model.py", warm_source(library)),
-            (f"1/{SERVED}", joined_source(rows, [tensor.name for tensor in config.output])),
+            ("1/model.py", render_warm(library)),
+            (f"1/{SERVED}", render_joined(rows, [tensor.name for tensor in config.output])),
         ),
         generated=True,
         steps=tuple(replace(step.model, warm="") for step in steps),
@@ -401,6 +401,6 @@ def _as_triton_says(config: pb.ModelConfig, name: str) -> dict[str, object]:
 def _tensor(tensor: pb.ModelInput | pb.ModelOutput) -> dict[str, object]:
     return {
         "name": tensor.name,
-        "data_type": data_type_name(tensor.data_type),
+        "data_type": name_data_type(tensor.data_type),
         "dims": [int(dim) for dim in tensor.dims],
     }

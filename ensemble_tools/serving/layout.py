@@ -20,7 +20,7 @@ from pathlib import Path
 from ensemble_tools.archive.files import followed
 from ensemble_tools.serving.namespace import LAYOUT_LINK, LAYOUT_PREFIX
 from ensemble_tools.serving.serving_plan import OwnCode, PublishedModel
-from ensemble_tools.steps.sources import delivered_source
+from ensemble_tools.steps.sources import render_delivered
 
 
 def write_layout(archive: Path, entry: Path) -> None:
@@ -76,7 +76,7 @@ def write_own_code(model: PublishedModel, code: OwnCode, directory: Path, entry:
     A version's directory has the generated file alone, which runs the delivered one. Raises
     OSError.
     """
-    text = delivered_source(
+    text = render_delivered(
         os.path.join("..", "..", entry, LAYOUT_LINK),
         os.path.join(entry, code.place),
         os.path.realpath(code.archive),

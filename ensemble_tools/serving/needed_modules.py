@@ -17,7 +17,7 @@ from ensemble_tools.archive.graph_json import NamedFunction, read_functions
 from ensemble_tools.archive.inert_pickle import NotInert
 from ensemble_tools.archive.named_functions import find_named
 from ensemble_tools.archive.repository import ModelRepository
-from ensemble_tools.archive.saved_workflow import GRAPH, read_objects, workflow_file
+from ensemble_tools.archive.saved_workflow import GRAPH, find_workflow_file, read_objects
 from ensemble_tools.archive.source_model import GRAPH_FILE, PYTHON_FILE, WORKFLOW
 from ensemble_tools.errors import quoted, shown
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
@@ -61,7 +61,7 @@ def describe_needed_modules(plan: ServingPlan, repository: ModelRepository) -> I
         source = repository.models.get(model.source_name)
         if model.is_compiled_whole:
             continue
-        served = map(source.version_directory, source.versions) if source else ()
+        served = map(source.find_version_directory, source.versions) if source else ()
         for version in _linked(model) if model.generated else served:
             for needed in _find(version):
                 yield _describe(needed, repository.path)
@@ -100,7 +100,7 @@ def _linked(model: PublishedModel) -> Iterator[Path]:
 def _find(version: Path) -> Iterator[NeededModule]:
     """Each module once."""
     told: set[str] = set()
-    for graph in (workflow_file(version / WORKFLOW), version / GRAPH_FILE):
+    for graph in (find_workflow_file(version / WORKFLOW), version / GRAPH_FILE):
         for function in _read_names(graph):
             needed = NeededModule(graph, version, function)
             top = needed.top

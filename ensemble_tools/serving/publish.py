@@ -28,7 +28,7 @@ from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.errors import PayloadBroken, shortened
 from ensemble_tools.serving.layout import remove_layout, write_layout, write_own_code
 from ensemble_tools.serving.serving_plan import STEPS, Compiled, PublishedModel, ServingPlan
-from ensemble_tools.steps.sources import SERVED, warm_source
+from ensemble_tools.steps.sources import SERVED, render_warm
 from ensemble_tools.workflows.program import Plain, Table, program_text
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
 
@@ -150,7 +150,7 @@ def _put_in_front(model: PublishedModel, directory: Path) -> None:
     served = directory / Path(model.warm).parent / SERVED
     if model.warm and not model.is_compiled_whole and not os.path.lexists(served):
         (directory / model.warm).rename(served)
-        _put(directory / model.warm, warm_source(_interpreter(model)))
+        _put(directory / model.warm, render_warm(_interpreter(model)))
 
 
 def _interpreter(model: PublishedModel) -> str:

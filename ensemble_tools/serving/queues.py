@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ensemble_tools.archive.model_config import (
-    most_queued,
+    drop_queue_bound,
+    find_queue_bound,
     parse_leniently,
-    without_most_queued,
 )
 from ensemble_tools.serving.serving_plan import PublishedModel, QueueBound, ServingPlan
 
@@ -29,10 +29,10 @@ def open_queues(plan: ServingPlan) -> ServingPlan:
     models, bounds = [], []
     for model in plan.models:
         text = model.config_text or ""
-        most = most_queued(parse_leniently(text)) if model.triton_name in steps else 0
+        most = find_queue_bound(parse_leniently(text)) if model.triton_name in steps else 0
         if most:
             bounds.append(QueueBound(most, model.source_name))
-            model = replace(model, config_text=without_most_queued(text))
+            model = replace(model, config_text=drop_queue_bound(text))
         models.append(model)
     if not bounds:
         return plan

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ensemble_tools.archive.instance_groups import find_instances
 from ensemble_tools.archive.model_config import (
-    most_queued,
+    find_queue_bound,
     parse_leniently,
     parse_model_config,
 )
@@ -82,7 +82,7 @@ def _count_for_model(model: PublishedModel, gpus: int, queue: QueueBound | None)
         return count
     at_once = count * max(1, config.max_batch_size)
     has_priorities = message.dynamic_batching.priority_levels > 0
-    if most_queued(message) or (has_priorities and queue is None):
+    if find_queue_bound(message) or (has_priorities and queue is None):
         return None
     if queue is None:
         return _BATCHES * at_once

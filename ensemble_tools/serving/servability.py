@@ -16,8 +16,8 @@ from ensemble_tools.archive.config_files import check_names
 from ensemble_tools.archive.model_config import (
     EnsembleStep,
     ModelConfig,
+    guess_backend,
     is_platform,
-    likely_backend,
 )
 from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
 from ensemble_tools.archive.workflow_files import METADATA, WorkflowFiles
@@ -150,7 +150,7 @@ def _check_saved_model(model: SourceModel) -> None:
     """Raise PayloadMissing for a version that is a SavedModel itself, as TF Serving has it."""
     version = model.served_version
     if version is not None and SAVED_MODEL in model.payload[version]:
-        directory = model.version_directory(version)
+        directory = model.find_version_directory(version)
         raise PayloadMissing(
             directory,
             f"it is a SavedModel itself ({SAVED_MODEL}); expected it one directory deeper: put "
@@ -207,7 +207,7 @@ def _check_platform(model: SourceModel, config: ModelConfig) -> None:
     platform = config.platform
     if config.backend or not platform or is_platform(platform):
         return
-    likely = likely_backend(platform)
+    likely = guess_backend(platform)
     if not likely:  # a newer Triton may know it
         return
     found = f"is {quoted(platform)}, which is no platform of Triton's"
@@ -237,7 +237,7 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
         )
     version = _find_served_version(model, config)
     found = model.payload[version]
-    directory = model.version_directory(version)
+    directory = model.find_version_directory(version)
     expected = _find_expected_payload(model, config)
     if "model.pt/" in found and "model.pt" in expected and "model.pt2" not in found:
         raise PayloadMissing(

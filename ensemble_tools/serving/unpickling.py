@@ -121,7 +121,7 @@ def _find_in_model(
         return
     why = _why_not_whole(model)
     for version in source.versions:
-        directory = source.version_directory(version)
+        directory = source.find_version_directory(version)
         if why is not None:
             yield from _find_in_workflow(directory, why, _reader(model), model.categories)
         graph = directory / GRAPH_FILE
@@ -199,7 +199,7 @@ def _find_torch(source: SourceModel) -> Iterator[Unpickled]:
     if name.endswith(_COMPILED_BY_TORCH):
         return
     for version in source.versions:
-        path = source.version_directory(version) / name
+        path = source.find_version_directory(version) / name
         if is_file(path) and not holds_entry(path, TORCHSCRIPT_ENTRY):
             yield Unpickled(path, "torch", "it is no TorchScript", "save it with torch.jit.save")
 

@@ -28,10 +28,10 @@ StepRow = Mapping[str, object]
 
 def convert_source(conversions: list[ConversionRow]) -> str:
     """The step that carries out conversions."""
-    return _fill_in(_template("convert"), {"CONVERSIONS": conversions})
+    return _fill_in(_read_template("convert"), {"CONVERSIONS": conversions})
 
 
-def front_source(
+def render_front(
     model: str,
     sent: list[str],
     fetched: list[str],
@@ -43,8 +43,8 @@ def front_source(
 
     sent, fetched: the ensemble's inputs and outputs. answer: output names and the tensors behind.
     """
-    top, _, end = _template("front").partition(_CONVERSIONS)
-    carried_out = _template("convert").partition(_CONVERSIONS)[2].partition(_FILLED_IN)[0]
+    top, _, end = _read_template("front").partition(_CONVERSIONS)
+    carried_out = _read_template("convert").partition(_CONVERSIONS)[2].partition(_FILLED_IN)[0]
     rest = end.lstrip("\n")
     return _fill_in(
         f"{top}{_CONVERSIONS}{carried_out}{rest}",
@@ -59,24 +59,26 @@ def front_source(
     )
 
 
-def forest_source(model: str, columns: list[str], outputs: list[str]) -> str:
+def render_forest(model: str, columns: list[str], outputs: list[str]) -> str:
     """The step that calls a forest: model is its Triton name; no columns: the matrix comes made."""
-    return _fill_in(_template("forest"), {"MODEL": model, "COLUMNS": columns, "OUTPUTS": outputs})
+    return _fill_in(
+        _read_template("forest"), {"MODEL": model, "COLUMNS": columns, "OUTPUTS": outputs}
+    )
 
 
-def delivered_source(layout: str, model: str, archive: str, names: Mapping[str, str]) -> str:
+def render_delivered(layout: str, model: str, archive: str, names: Mapping[str, str]) -> str:
     """The file that runs the delivered one of its own name.
 
     layout: a link to the copy of the archive's layout, seen from this file. model: the model's
     directory in it. archive: the directory as it was delivered. names: the models that it may call,
     by their names in the archive -> their Triton names.
     """
-    filled = _fill_in(_template("delivered"), {"_NAMES": dict(names)})
+    filled = _fill_in(_read_template("delivered"), {"_NAMES": dict(names)})
     places = f"_LAYOUT = {layout!a}\n_MODEL = {model!a}\n_ARCHIVE = {archive!a}\n"
     return f"{filled}{places}_run_delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES)\n"
 
 
-def merlin_source(
+def render_merlin(
     calls: Mapping[str, Mapping[str, str]],
     readers: Mapping[str, tuple[tuple[int, ...], Mapping[str, str]]],
 ) -> str:
@@ -86,7 +88,7 @@ def merlin_source(
     fed -> its place in the graph, and its tensors and the outputs of this step that hold them.
     """
     return _fill_in(
-        _template("merlin"),
+        _read_template("merlin"),
         {
             "CALLS": {name: dict(outputs) for name, outputs in calls.items()},
             "READERS": {name: (place, dict(outputs)) for name, (place, outputs) in readers.items()},
@@ -94,7 +96,7 @@ def merlin_source(
     )
 
 
-def operator_source(
+def render_operator(
     operator: str,
     kind: str,
     reads: Mapping[str, Sequence[str]],
@@ -113,20 +115,20 @@ def operator_source(
         "SETTINGS": dict(settings),
     }
     template = kind if kind in _OWN_TEMPLATES else "operator"
-    return _fill_in(_template(template), {"KIND": kind, **constants})
+    return _fill_in(_read_template(template), {"KIND": kind, **constants})
 
 
-def warm_source(library: str = "nvtabular") -> str:
+def render_warm(library: str = "nvtabular") -> str:
     """The file in front of one that is then called SERVED; library: what that one needs."""
-    return _template("warm").replace(_LIBRARY, f"LIBRARY = {library!r}\n")
+    return _read_template("warm").replace(_LIBRARY, f"LIBRARY = {library!r}\n")
 
 
-def joined_source(steps: Sequence[StepRow], answer: Sequence[str]) -> str:
+def render_joined(steps: Sequence[StepRow], answer: Sequence[str]) -> str:
     """The model that runs others as its steps. answer: the tensors of the ensemble to answer."""
-    return _fill_in(_template("joined"), {"STEPS": [*steps], "ANSWER": [*answer]})
+    return _fill_in(_read_template("joined"), {"STEPS": [*steps], "ANSWER": [*answer]})
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     return files(__package__).joinpath(f"{name}_model.py").read_text(encoding="utf-8")
 
 

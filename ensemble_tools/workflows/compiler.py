@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
 from ensemble_tools.archive.inert_pickle import BY_VALUE
-from ensemble_tools.archive.tensor_names import is_part_of_list, ragged_tensors
+from ensemble_tools.archive.tensor_names import is_part_of_list, list_ragged_tensors
 from ensemble_tools.errors import quoted
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
@@ -633,7 +633,7 @@ def _column(node: Node, frame: Frame, name: str) -> ColumnType:
 
 
 def _tensors(column: Column) -> tuple[str, ...]:
-    return ragged_tensors(column.name) if column.is_ragged else (column.name,)
+    return list_ragged_tensors(column.name) if column.is_ragged else (column.name,)
 
 
 def _check_name(column: str) -> None:

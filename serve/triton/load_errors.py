@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ensemble_tools import LAYOUT_PREFIX, Form, ServingPlan
-from ensemble_tools.archive.model_config import likely_backend, name_unknown_field
+from ensemble_tools.archive.model_config import guess_backend, name_unknown_field
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.serving.plan import PublishedModel
 from serve.triton.messages import load_failure_reason
@@ -179,7 +179,7 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, n
     if lacking := _BACKEND_LACKS.fullmatch(reason):
         there = f"; there are {', '.join(models.backends)}" if models.backends else ""
         backend = lacking["new"] or lacking["old"] or lacking["middle"]
-        likely = likely_backend(backend)
+        likely = guess_backend(backend)
         if likely != backend and likely in models.backends:
             return f'there is no backend {backend} here{there}; write `backend: "{likely}"`'
         meant = f" (did you mean {likely}?)" if likely and likely != backend else ""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
-from ensemble_tools.archive.tensor_names import ragged_tensors
+from ensemble_tools.archive.tensor_names import list_ragged_tensors
 
 Tensors = dict[str, Any]
 
@@ -91,7 +91,7 @@ def tensors_of(spec: Column) -> list[tuple[str, bool]]:
     """The column's tensors, and whether each holds offsets."""
     if not spec.is_ragged:
         return [(spec.name, False)]
-    values, offsets = ragged_tensors(spec.name)
+    values, offsets = list_ragged_tensors(spec.name)
     return [(values, False), (offsets, True)]
 
 
@@ -313,7 +313,7 @@ def _aligned(tensors: Tensors, columns: Iterable[Column], shapes: Mapping[str, s
     """merlin-systems' match_representations."""
     aligned: Tensors = {}
     for spec in columns:
-        values, offsets = ragged_tensors(spec.name)
+        values, offsets = list_ragged_tensors(spec.name)
         if spec.is_ragged and values in tensors:
             aligned[values], aligned[offsets] = tensors[values], tensors[offsets]
         elif spec.is_ragged:
@@ -338,7 +338,7 @@ def _chosen(tensors: Tensors, columns: Iterable[str]) -> Tensors:
 
 
 def _of_column(tensors: Tensors, name: str) -> Tensors:
-    return {n: value for n, value in tensors.items() if n in (name, *ragged_tensors(name))}
+    return {n: value for n, value in tensors.items() if n in (name, *list_ragged_tensors(name))}
 
 
 def _has(tensors: Tensors, name: str) -> bool:

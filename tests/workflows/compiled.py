@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ensemble_tools.archive.graph_reader import read_graph_file
-from ensemble_tools.archive.saved_workflow import workflow_file
+from ensemble_tools.archive.saved_workflow import find_workflow_file
 from ensemble_tools.errors import GraphUnreadable
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
@@ -73,7 +73,7 @@ def compile_case(case: Path) -> Outcome:
     directory = case / COMPILED
     directory.mkdir()
     try:
-        graph = read_graph_file(workflow_file(case / WORKFLOW))
+        graph = read_graph_file(find_workflow_file(case / WORKFLOW))
         program = compile_workflow(graph, inputs, case / WORKFLOW)
         rows = write_tables(program.tables, directory)
     except (NotCompiled, TableUnusable, GraphUnreadable) as error:

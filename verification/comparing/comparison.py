@@ -195,7 +195,7 @@ def compare_tensors(
             detail=f"{names.right} answers {described[0]}, {names.form} {described[1]}",
         )
     if not executor.is_float:
-        return _exact(name, executor, served, names)
+        return _compare_exactly(name, executor, served, names)
     return _compare_floats(name, executor, served, tolerance, names, bit_for_bit)
 
 
@@ -220,11 +220,11 @@ def _compare_floats(
         equal=not bad.any(),
         absolute=float(absolute.max(initial=0.0)),
         relative=float(relative.max(initial=0.0)),
-        detail="; ".join(_first_difference(executor, served, bad, names)),
+        detail="; ".join(_find_first_difference(executor, served, bad, names)),
     )
 
 
-def _exact(name: str, executor: Tensor, served: Tensor, names: Names) -> Difference:
+def _compare_exactly(name: str, executor: Tensor, served: Tensor, names: Names) -> Difference:
     bad = executor.array != served.array
     absolute = relative = 0.0
     if bad.any() and executor.data_type == STRINGS:
@@ -241,20 +241,22 @@ def _exact(name: str, executor: Tensor, served: Tensor, names: Names) -> Differe
         not bad.any(),
         absolute,
         relative,
-        "; ".join(_first_difference(executor, served, bad, names)),
+        "; ".join(_find_first_difference(executor, served, bad, names)),
     )
 
 
-def _first_difference(executor: Tensor, served: Tensor, bad: Array, names: Names) -> Iterator[str]:
+def _find_first_difference(
+    executor: Tensor, served: Tensor, bad: Array, names: Names
+) -> Iterator[str]:
     places = np.argwhere(bad)
     if len(places):
         place = tuple(int(index) for index in places[0])
-        first, second = (_shown(tensor.array[place]) for tensor in (executor, served))
+        first, second = (_format(tensor.array[place]) for tensor in (executor, served))
         yield (
             f"{len(places)} of {bad.size} values differ, the first at "
             f"{list(place)}: {first} from {names.right}, {second} from {names.form}"
         )
 
 
-def _shown(value: Array) -> str:
+def _format(value: Array) -> str:
     return repr(value)[:60] if isinstance(value, bytes) else str(value)

@@ -46,7 +46,7 @@ def compare_distributions(
 def _compare_output(
     name: str, executor: Sequence[Answer], served: Sequence[Answer], spoken: Names
 ) -> Difference:
-    first, second = _described(name, executor), _described(name, served)
+    first, second = _describe(name, executor), _describe(name, served)
     if first != second:
         return Difference(
             name,
@@ -71,15 +71,19 @@ def _find_fault(
     name: str, executor: Sequence[Answer], served: Sequence[Answer], spoken: Names
 ) -> str | None:
     """How the numbers differ; None where they do not."""
-    if _constant(name, executor) and _exact(name, executor) != _exact(name, served):
+    if _find_constant(name, executor) and _to_exact(name, executor) != _to_exact(name, served):
         return (
             f"not random: each answer of {spoken.right} is the same, and {spoken.form} "
             "answers another"
         )
-    if _is_shuffled(name, executor) and _multisets(name, executor) != _multisets(name, served):
+    if _is_shuffled(name, executor) and _make_multisets(name, executor) != _make_multisets(
+        name, served
+    ):
         return f"random, in order only: {spoken.form} has other values than {spoken.right}"
-    for kind, pick in (("all values", _all), ("first values", _first_of_rows)):
-        apart = _apart(*(_numbers(name, answers, pick) for answers in (executor, served)))
+    for kind, pick in (("all values", _take_all), ("first values", _take_first_of_rows)):
+        apart = _measure_distance(
+            *(_take_numbers(name, answers, pick) for answers in (executor, served))
+        )
         limit = _limit(len(executor), len(served))
         if apart > limit:
             return (
@@ -91,41 +95,41 @@ def _find_fault(
 
 def _is_shuffled(name: str, answers: Sequence[Answer]) -> bool:
     """Whether each answer has the same values, in whatever order."""
-    return len(_multisets(name, answers)) == 1
+    return len(_make_multisets(name, answers)) == 1
 
 
-def _exact(name: str, answers: Sequence[Answer]) -> set[bytes]:
+def _to_exact(name: str, answers: Sequence[Answer]) -> set[bytes]:
     """The different answers, each as its values in order."""
     return {repr(answer.tensors[name].array.tolist()).encode() for answer in answers}
 
 
-def _constant(name: str, answers: Sequence[Answer]) -> bool:
-    return len(_exact(name, answers)) == 1
+def _find_constant(name: str, answers: Sequence[Answer]) -> bool:
+    return len(_to_exact(name, answers)) == 1
 
 
-def _described(name: str, answers: Sequence[Answer]) -> str:
+def _describe(name: str, answers: Sequence[Answer]) -> str:
     described = {str(answer.tensors.get(name, "missing")) for answer in answers}
     return " or ".join(sorted(described))
 
 
-def _multiset(name: str, answer: Answer) -> tuple[str, ...]:
+def _make_multiset(name: str, answer: Answer) -> tuple[str, ...]:
     """The values of all rows in one order, as texts: so NaN is itself and strings sort too."""
     return tuple(sorted(map(repr, answer.tensors[name].array.reshape(-1).tolist())))
 
 
-def _multisets(name: str, answers: Sequence[Answer]) -> set[tuple[str, ...]]:
-    return {_multiset(name, answer) for answer in answers}
+def _make_multisets(name: str, answers: Sequence[Answer]) -> set[tuple[str, ...]]:
+    return {_make_multiset(name, answer) for answer in answers}
 
 
-def _all(array: Array) -> Array:
+def _take_all(array: Array) -> Array:
     return array.reshape(-1)
 
 
-def _first_of_rows(array: Array) -> Array:
+def _take_first_of_rows(array: Array) -> Array:
     return array.reshape(array.shape[0], -1)[:, :1].reshape(-1) if array.size else array
 
 
-def _numbers(name: str, answers: Sequence[Answer], pick: Array) -> Array:
+def _take_numbers(name: str, answers: Sequence[Answer], pick: Array) -> Array:
     arrays = [pick(answer.tensors[name].array) for answer in answers]
     values = np.concatenate([array.reshape(-1) for array in arrays])
     if answers[0].tensors[name].data_type == STRINGS:
@@ -133,7 +137,7 @@ def _numbers(name: str, answers: Sequence[Answer], pick: Array) -> Array:
     return values
 
 
-def _apart(first: Array, second: Array) -> float:
+def _measure_distance(first: Array, second: Array) -> float:
     """The largest distance between the shares of both that are no larger than a number."""
     if not len(first) or not len(second):
         return 0.0

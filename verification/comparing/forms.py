@@ -124,7 +124,7 @@ def read_forms(
         repository,
         _lend(_plan(repository, graph, EXECUTOR, Rewrite.EXECUTOR), compiled),
         _lend(_plan(repository, graph, SERVED, rewrite), compiled),
-        tuple(sorted({*operator_labels(graph, set())} & RANDOM_OPERATORS)),
+        tuple(sorted({*label_operators(graph, set())} & RANDOM_OPERATORS)),
         compiled,
         tuple(reasons),
     )
@@ -141,11 +141,11 @@ def _lend(reference: ServingPlan, compiled: ServingPlan | None) -> ServingPlan:
     return reference if compiled is None else lend_readers(reference)
 
 
-def operator_labels(graph: ExecutorGraph, seen: set[int]) -> Iterator[str]:
+def label_operators(graph: ExecutorGraph, seen: set[int]) -> Iterator[str]:
     """Class names of all operators, those of a shared subgraph once. seen: subgraphs so far."""
     seen.add(id(graph))
     for node in graph.nodes:
         yield node.operator.label
         inner = node.operator.subgraph
         if inner is not None and id(inner) not in seen:
-            yield from operator_labels(inner, seen)
+            yield from label_operators(inner, seen)

@@ -30,46 +30,46 @@ def build_document(report: Report) -> dict[str, Any]:
         "notes": list(report.notes),
         "random_operators": list(report.random),
         "tolerance": report.tolerance,
-        "requests": [_outcome(outcome) for outcome in report.outcomes],
-        "workflows": [_workflow(workflow) for workflow in report.workflows],
+        "requests": [_write_outcome(outcome) for outcome in report.outcomes],
+        "workflows": [_write_workflow(workflow) for workflow in report.workflows],
         "timed_request": report.timed or None,
-        "costs": [_cost(cost) for cost in report.costs],
+        "costs": [_write_cost(cost) for cost in report.costs],
     }
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _write_outcome(outcome: Outcome) -> dict[str, Any]:
     request, comparison = outcome.request, outcome.comparison
     return {
         "request": request.title,
         "ordinary": request.ordinary,
         "rows": request.rows,
         "inputs": {name: str(tensor) for name, tensor in request.tensors.items()},
-        **_comparison(comparison),
-        "compiled": None if outcome.compiled is None else _comparison(outcome.compiled),
+        **_write_comparison(comparison),
+        "compiled": None if outcome.compiled is None else _write_comparison(outcome.compiled),
     }
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
+def _write_comparison(comparison: Comparison) -> dict[str, Any]:
     return {
         "result": comparison.verdict.name.lower(),
         "failure": comparison.verdict.is_failure,
-        "outputs": [_difference(difference) for difference in comparison.outputs],
+        "outputs": [_write_difference(difference) for difference in comparison.outputs],
         "details": list(comparison.details),
     }
 
 
-def _workflow(workflow: WorkflowReport) -> dict[str, Any]:
+def _write_workflow(workflow: WorkflowReport) -> dict[str, Any]:
     return {
         "model": workflow.model,
         "compiled": not workflow.not_compiled,
         "operators": dict(workflow.operators),
         "reason": workflow.not_compiled or None,
         "kept": list(workflow.kept),
-        "requests": [_outcome(outcome) for outcome in workflow.outcomes],
+        "requests": [_write_outcome(outcome) for outcome in workflow.outcomes],
     }
 
 
-def _difference(difference: Difference) -> dict[str, Any]:
+def _write_difference(difference: Difference) -> dict[str, Any]:
     return {
         "name": difference.output,
         "executor": difference.executor,
@@ -80,7 +80,7 @@ def _difference(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _cost(cost: Cost) -> dict[str, Any]:
+def _write_cost(cost: Cost) -> dict[str, Any]:
     memory, timing = cost.memory, cost.timing
     return {
         "form": cost.form,

@@ -104,9 +104,9 @@ class Report:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What conclusions are drawn from."""
-        return tuple(self._findings())
+        return tuple(self._list_findings())
 
-    def _findings(self) -> Iterator[Finding]:
+    def _list_findings(self) -> Iterator[Finding]:
         forms = max((len(outcome.comparisons) for outcome in self.outcomes), default=1)
         for place in range(forms):
             of_form = [outcome.comparisons[place] for outcome in self.outcomes]
@@ -141,10 +141,10 @@ class Finding:
         """One sentence."""
         names = self.comparisons[0].names if self.comparisons else USUAL
         subject = self.subject or ("" if names == USUAL else f"{names.form.partition(' ')[2]}, ")
-        word, colon, rest = self._sentence(names).partition(": ")
+        word, colon, rest = self._make_sentence(names).partition(": ")
         return f"{word}{colon}{subject}{rest}"
 
-    def _sentence(self, names: Names) -> str:
+    def _make_sentence(self, names: Names) -> str:
         verdicts = self._counts
         failed = sum(count for verdict, count in verdicts.items() if verdict.is_failure)
         answered = sum(count for verdict, count in verdicts.items() if verdict.is_answered)

@@ -26,23 +26,23 @@ def write_text_lines(report: Report) -> Iterator[str]:
             "data type, shape and distribution"
         )
     for workflow in report.workflows:
-        yield from _workflow_lines(workflow)
+        yield from _write_workflow(workflow)
     yield ""
     head = ["request", "rows", "answer", "result", "largest difference"]
     if any(outcome.compiled for outcome in report.outcomes):
         head += ["compiled", "largest difference"]
     yield from format_table(head, [_request_row(outcome) for outcome in report.outcomes])
-    yield from _details(report.outcomes)
+    yield from _write_details(report.outcomes)
     for workflow in report.workflows:
-        yield from _details(workflow.outcomes, f"{workflow.model} alone, ")
+        yield from _write_details(workflow.outcomes, f"{workflow.model} alone, ")
     if report.costs:
         yield ""
-        yield from _cost_lines(report)
+        yield from _write_costs(report)
     yield ""
     yield from map(_clean, report.conclusions)
 
 
-def _workflow_lines(workflow: WorkflowReport) -> Iterator[str]:
+def _write_workflow(workflow: WorkflowReport) -> Iterator[str]:
     name = _clean(workflow.model)
     if not workflow.not_compiled:
         how = "compiled in part" if workflow.kept else "compiled"
@@ -67,32 +67,32 @@ def _request_row(outcome: Outcome) -> tuple[str, ...]:
         _clean(outcome.request.title),
         "" if rows is None else str(rows),
         (answers or "-") if len(answers) <= 60 else f"{len(comparison.outputs)} tensors",
-        *(cell for form in outcome.comparisons for cell in (form.result, _largest(form))),
+        *(cell for form in outcome.comparisons for cell in (form.result, _format_largest(form))),
     )
 
 
-def _largest(comparison: Comparison) -> str:
-    return _largest_of([comparison])
+def _format_largest(comparison: Comparison) -> str:
+    return _format_largest_of([comparison])
 
 
-def _largest_of(comparisons: Sequence[Comparison]) -> str:
+def _format_largest_of(comparisons: Sequence[Comparison]) -> str:
     compared = (Verdict.EQUAL, Verdict.WITHIN_TOLERANCE, Verdict.DIFFERENT)
     outputs = [
         output for form in comparisons if form.verdict in compared for output in form.outputs
     ]
     if not outputs:
         return "-"
-    worst = max(outputs, key=_badness)
+    worst = max(outputs, key=_rate_badness)
     if math.isnan(worst.absolute):
         return "-"
     return "0" if worst.absolute == 0 else f"{worst.absolute:.3g} (relative {worst.relative:.1e})"
 
 
-def _badness(difference: Difference) -> float:
+def _rate_badness(difference: Difference) -> float:
     return math.inf if math.isnan(difference.absolute) else difference.absolute
 
 
-def _details(outcomes: Sequence[Outcome], subject: str = "") -> Iterator[str]:
+def _write_details(outcomes: Sequence[Outcome], subject: str = "") -> Iterator[str]:
     """What stands behind a result that is not `equal`; a sentence once, however often it is said."""  # noqa: E501  # one sentence
     titles_of: dict[tuple[str, ...], list[str]] = {}
     for outcome in outcomes:
@@ -108,10 +108,10 @@ def _details(outcomes: Sequence[Outcome], subject: str = "") -> Iterator[str]:
             yield f"    {_clean(detail)}"
 
 
-def _cost_lines(report: Report) -> Iterator[str]:
+def _write_costs(report: Report) -> Iterator[str]:
     yield from format_table(
         ("form", "p50", "p95", "memory", "of which own", "processes", "load", "largest difference"),
-        [(*_cost_row(cost), _of_form(report, place)) for place, cost in enumerate(report.costs)],
+        [(*_write_cost(cost), _of_form(report, place)) for place, cost in enumerate(report.costs)],
     )
     if report.timed:
         timings = [cost.timing.requests for cost in report.costs if cost.timing]
@@ -127,10 +127,10 @@ def _of_form(report: Report, place: int) -> str:
     if place == 0:
         return "-"
     of_each = [outcome.comparisons for outcome in report.outcomes]
-    return _largest_of([forms[place - 1] for forms in of_each if len(forms) >= place])
+    return _format_largest_of([forms[place - 1] for forms in of_each if len(forms) >= place])
 
 
-def _cost_row(cost: Cost) -> tuple[str, ...]:
+def _write_cost(cost: Cost) -> tuple[str, ...]:
     memory, timing = cost.memory, cost.timing
     return (
         cost.form,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ensemble_tools.archive.model_config import ModelConfig
-from ensemble_tools.archive.tensor_names import ragged_tensors
+from ensemble_tools.archive.tensor_names import list_ragged_tensors
 from verification.tensors import NUMPY_TYPES, STRINGS, Array
 
 #: Longer lists than these in a declared shape are matrices of features rather than a list column.
@@ -56,8 +56,8 @@ def read_input_columns(config: ModelConfig) -> tuple[InputColumn, ...]:
     columns: dict[str, InputColumn] = {}
     for name, spec in config.inputs.items():
         data_type = to_v2_type(spec.data_type)
-        dims = config.full_dims(spec)
-        column = _ragged_column(name, config)
+        dims = config.make_full_dims(spec)
+        column = _make_ragged_column(name, config)
         if column is None:
             columns[name] = InputColumn(
                 name,
@@ -66,7 +66,7 @@ def read_input_columns(config: ModelConfig) -> tuple[InputColumn, ...]:
                 rows=dims[0] if dims and dims[0] > 0 else None,
             )
         elif column not in columns:
-            values, offsets = (config.inputs[part] for part in ragged_tensors(column))
+            values, offsets = (config.inputs[part] for part in list_ragged_tensors(column))
             columns[column] = InputColumn(
                 column,
                 to_v2_type(values.data_type),
@@ -79,10 +79,11 @@ def read_input_columns(config: ModelConfig) -> tuple[InputColumn, ...]:
 def list_lengths(configs: Iterable[ModelConfig]) -> tuple[int, ...]:
     """Lengths that lists must have somewhere in the archive: fixed second sizes of inputs."""
     lengths = {
-        config.full_dims(spec)[1]
+        config.make_full_dims(spec)[1]
         for config in configs
         for spec in config.inputs.values()
-        if len(config.full_dims(spec)) == 2 and 1 <= config.full_dims(spec)[1] <= _LONGEST_LIST
+        if len(config.make_full_dims(spec)) == 2
+        and 1 <= config.make_full_dims(spec)[1] <= _LONGEST_LIST
     }
     return tuple(sorted(lengths)[:_MOST_LENGTHS]) or (_USUAL_LENGTH,)
 
@@ -104,9 +105,9 @@ def to_v2_type(config_type: str) -> str:
     return STRINGS if config_type == "TYPE_STRING" else config_type.removeprefix("TYPE_")
 
 
-def _ragged_column(tensor: str, config: ModelConfig) -> str | None:
-    for suffix in ragged_tensors(""):
+def _make_ragged_column(tensor: str, config: ModelConfig) -> str | None:
+    for suffix in list_ragged_tensors(""):
         column = tensor.removesuffix(suffix)
-        if column != tensor and all(part in config.inputs for part in ragged_tensors(column)):
+        if column != tensor and all(part in config.inputs for part in list_ragged_tensors(column)):
             return column
     return None

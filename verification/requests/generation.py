@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ensemble_tools.archive.tensor_names import ragged_tensors
+from ensemble_tools.archive.tensor_names import list_ragged_tensors
 from verification.exchange import Request
 from verification.requests.columns import InputColumn
 from verification.tensors import NUMPY_TYPES, Array, Tensor, encode_strings
@@ -39,35 +39,35 @@ class Generator:
 
     def requests(self, batches: Sequence[int]) -> tuple[Request, ...]:
         """Ordinary requests of these sizes, then edge ones."""
-        return (*self._ordinary(batches), *self._edges())
+        return (*self._make_ordinary(batches), *self._list_edges())
 
     def likely(self, rows: int) -> Request:
         """An ordinary one that any model takes: its lists are of one length that fits."""
-        return tuple(self._ordinary([rows]))[-1]
+        return tuple(self._make_ordinary([rows]))[-1]
 
     @property
     def _ragged(self) -> tuple[InputColumn, ...]:
         return tuple(column for column in self.columns if column.ragged)
 
-    def _random(self, *key: int) -> np.random.Generator:
+    def _draw(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *key])
 
-    def _ordinary(self, batches: Sequence[int]) -> Iterator[Request]:
+    def _make_ordinary(self, batches: Sequence[int]) -> Iterator[Request]:
         for rows in batches:
             title = f"{rows} rows" if rows != 1 else "1 row"
-            values = self._usual(self._random(rows))
+            values = self._choose_usual(self._draw(rows))
             if not self._ragged:
                 yield self._request(title, values, rows)
                 continue
-            lengths = self._random(rows, 1).integers(1, _LIST_LENGTH + 1, rows)
+            lengths = self._draw(rows, 1).integers(1, _LIST_LENGTH + 1, rows)
             yield self._request(f"{title}, lists of 1 to {_LIST_LENGTH}", values, rows, lengths)
             for length in self.lengths:
                 equal = np.full(rows, length)
                 yield self._request(f"{title}, lists of {length}", values, rows, equal)
 
-    def _edges(self) -> Iterator[Request]:
-        usual = self._usual(self._random(0))
-        yield self._edge("0, 1, -1, smallest and largest numbers", _extremes)
+    def _list_edges(self) -> Iterator[Request]:
+        usual = self._choose_usual(self._draw(0))
+        yield self._make_edge("0, 1, -1, smallest and largest numbers", _find_extremes)
         ids = [
             what
             for what, there in (
@@ -77,20 +77,20 @@ class Generator:
             if there
         ]
         if ids:
-            yield self._edge(f"unseen categories: {', '.join(ids)}", self._unseen)
+            yield self._make_edge(f"unseen categories: {', '.join(ids)}", self._make_unseen)
         if any(column.is_float for column in self.columns):
-            yield self._edge("NaN and infinities", self._floats(np.nan, np.inf, -np.inf))
-            yield self._edge("denormal numbers and -0", self._denormal)
+            yield self._make_edge("NaN and infinities", self._make_floats(np.nan, np.inf, -np.inf))
+            yield self._make_edge("denormal numbers and -0", self._make_denormal)
         if any(column.is_string for column in self.columns):
             texts = [b"", b"x" * 10_000, b" ", b"a b\tc\n", b"0"]
-            yield self._edge("empty and long strings", self._texts(texts))
+            yield self._make_edge("empty and long strings", self._make_texts(texts))
             texts = [text.encode() for text in ("Zürich", "日本語", "🙂", "ñ", "é")]
-            yield self._edge("non-ASCII strings", self._texts(texts))
-        yield from self._edge_lists(usual)
+            yield self._make_edge("non-ASCII strings", self._make_texts(texts))
+        yield from self._make_edge_lists(usual)
         if not any(column.rows for column in self.columns):
             yield self._request("no rows", usual, 0, np.zeros(0, int), ordinary=False)
 
-    def _edge_lists(self, usual: Values) -> Iterator[Request]:
+    def _make_edge_lists(self, usual: Values) -> Iterator[Request]:
         if not self._ragged:
             return
         for title, lengths in (
@@ -100,14 +100,14 @@ class Generator:
         ):
             yield self._request(title, usual, _ROWS, np.array(lengths), ordinary=False)
         if len(self._ragged) > 1:
-            random = self._random(1, 2)
+            random = self._draw(1, 2)
             differing = {
                 column.name: random.integers(0, _LIST_LENGTH + 1, _ROWS) for column in self._ragged
             }
             title = "list columns of differing lengths"
             yield self._request(title, usual, _ROWS, differing, ordinary=False)
 
-    def _edge(self, title: str, values: Values) -> Request:
+    def _make_edge(self, title: str, values: Values) -> Request:
         """Lists of the length that is most likely taken, so that the values are what is judged."""
         return self._request(title, values, _ROWS, np.full(_ROWS, self.lengths[0]), ordinary=False)
 
@@ -123,12 +123,12 @@ class Generator:
         tensors: dict[str, Tensor] = {}
         for column in self.columns:
             of_column = lengths.get(column.name) if isinstance(lengths, dict) else lengths
-            tensors.update(_tensors(column, values, rows, of_column))
+            tensors.update(_make_tensors(column, values, rows, of_column))
         return Request(title, tensors, ordinary, rows)
 
     # -- what a column's values are
 
-    def _usual(self, random: np.random.Generator) -> Values:
+    def _choose_usual(self, random: np.random.Generator) -> Values:
         def values(column: InputColumn, count: int) -> Array:
             if column.known is not None and len(column.known):
                 return column.known[random.integers(0, len(column.known), count)]
@@ -143,8 +143,8 @@ class Generator:
 
         return values
 
-    def _unseen(self, column: InputColumn, count: int) -> Array:
-        random = self._random(3)
+    def _make_unseen(self, column: InputColumn, count: int) -> Array:
+        random = self._draw(3)
         if column.is_integer:
             kind = np.dtype(NUMPY_TYPES[column.data_type])
             high = np.iinfo(kind).max
@@ -152,56 +152,56 @@ class Generator:
         if column.is_string:
             numbers = random.integers(0, 10**9, count)
             return encode_strings([b"never seen %d" % number for number in numbers])
-        return self._usual(random)(column, count)
+        return self._choose_usual(random)(column, count)
 
-    def _floats(self, *special: float) -> Values:
+    def _make_floats(self, *special: float) -> Values:
         def values(column: InputColumn, count: int) -> Array:
-            usual = self._usual(self._random(4))(column, count)
+            usual = self._choose_usual(self._draw(4))(column, count)
             if column.is_float:
-                usual = _cycled([*special, 1.5], count, NUMPY_TYPES[column.data_type])
+                usual = _cycle([*special, 1.5], count, NUMPY_TYPES[column.data_type])
             return usual
 
         return values
 
-    def _denormal(self, column: InputColumn, count: int) -> Array:
+    def _make_denormal(self, column: InputColumn, count: int) -> Array:
         if not column.is_float:
-            return self._usual(self._random(5))(column, count)
+            return self._choose_usual(self._draw(5))(column, count)
         limits = np.finfo(NUMPY_TYPES[column.data_type])
         small = [limits.smallest_subnormal, -limits.smallest_subnormal, limits.tiny / 2, -0.0]
-        return _cycled(small, count, NUMPY_TYPES[column.data_type])
+        return _cycle(small, count, NUMPY_TYPES[column.data_type])
 
-    def _texts(self, texts: list[bytes]) -> Values:
+    def _make_texts(self, texts: list[bytes]) -> Values:
         def values(column: InputColumn, count: int) -> Array:
             if column.is_string:
                 return encode_strings([texts[place % len(texts)] for place in range(count)])
-            return self._usual(self._random(6))(column, count)
+            return self._choose_usual(self._draw(6))(column, count)
 
         return values
 
 
-def _extremes(column: InputColumn, count: int) -> Array:
+def _find_extremes(column: InputColumn, count: int) -> Array:
     if column.is_string:
         return encode_strings([b"0", b"1", b"-1", b"nan", b"None"] * (count // 5 + 1))[:count]
     kind = np.dtype(NUMPY_TYPES[column.data_type])
     if kind.kind == "b":
-        return _cycled([False, True], count, kind.name)
+        return _cycle([False, True], count, kind.name)
     limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
     least = [limits.min] if kind.kind == "u" else [-1, limits.min]
-    return _cycled([0, 1, *least, limits.max], count, kind.name)
+    return _cycle([0, 1, *least, limits.max], count, kind.name)
 
 
-def _cycled(values: Sequence[float], count: int, kind: str) -> Array:
+def _cycle(values: Sequence[float], count: int, kind: str) -> Array:
     return np.array([values[place % len(values)] for place in range(count)], dtype=kind)
 
 
-def _tensors(
+def _make_tensors(
     column: InputColumn, values: Values, rows: int, lengths: Array | None
 ) -> Iterator[tuple[str, Tensor]]:
     if column.ragged:
         assert lengths is not None, "list columns have lengths"
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         kind = NUMPY_TYPES[column.offsets_type]
-        names = ragged_tensors(column.name)
+        names = list_ragged_tensors(column.name)
         yield names[0], Tensor(column.data_type, values(column, int(offsets[-1])))
         yield names[1], Tensor(column.offsets_type, offsets.astype(kind))
         return

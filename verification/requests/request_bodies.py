@@ -43,7 +43,7 @@ def make_json(request: Request) -> Body:
                 "name": name,
                 "datatype": tensor.data_type,
                 "shape": list(tensor.shape),
-                "data": _values(tensor),
+                "data": _list_values(tensor),
             },
             ensure_ascii=False,
         )
@@ -52,7 +52,7 @@ def make_json(request: Request) -> Body:
     return Body(f'{{"inputs": [\n  {tensors}\n]}}\n'.encode(), JSON_TYPE)
 
 
-def _values(tensor: Tensor) -> list[Any]:
+def _list_values(tensor: Tensor) -> list[Any]:
     flat = tensor.array.reshape(-1)
     if tensor.data_type == STRINGS:
         return [text.decode(errors="replace") for text in flat]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from verification.errors import RequestsUnusable
-from verification.exchange import Request, from_values
+from verification.exchange import Request, make_tensor
 from verification.tensors import NUMPY_TYPES, Tensor
 
 _A_REQUEST = (
@@ -29,10 +29,10 @@ def read_requests(path: Path) -> tuple[Request, ...]:
     listed = content if isinstance(content, list) else [content]
     if not listed:
         raise RequestsUnusable(path, "", "an empty list", _A_REQUEST)
-    return tuple(_request(path, number, request) for number, request in enumerate(listed, 1))
+    return tuple(_read_request(path, number, request) for number, request in enumerate(listed, 1))
 
 
-def _request(path: Path, number: int, content: Any) -> Request:
+def _read_request(path: Path, number: int, content: Any) -> Request:
     where = f"request {number}"
     inputs = content.get("inputs") if isinstance(content, dict) else None
     if not isinstance(inputs, list) or not inputs:
@@ -42,11 +42,11 @@ def _request(path: Path, number: int, content: Any) -> Request:
         name = tensor.get("name") if isinstance(tensor, dict) else None
         if not isinstance(name, str):
             raise RequestsUnusable(path, where, "an input without a name", _A_REQUEST)
-        tensors[name] = _tensor(path, f"{where}, input {name!r}", tensor)
+        tensors[name] = _read_tensor(path, f"{where}, input {name!r}", tensor)
     return Request(f"{where} of {path.name}", tensors)
 
 
-def _tensor(path: Path, where: str, content: dict[str, Any]) -> Tensor:
+def _read_tensor(path: Path, where: str, content: dict[str, Any]) -> Tensor:
     data_type, shape, data = (content.get(key) for key in ("datatype", "shape", "data"))
     if data_type not in NUMPY_TYPES:
         expected = f"one of {', '.join(NUMPY_TYPES)}"
@@ -56,7 +56,7 @@ def _tensor(path: Path, where: str, content: dict[str, Any]) -> Tensor:
     if not isinstance(data, list):
         raise RequestsUnusable(path, where, "no list `data`", "the values as JSON, nested or flat")
     try:
-        return Tensor(str(data_type), from_values(data, str(data_type), shape))
+        return Tensor(str(data_type), make_tensor(data, str(data_type), shape))
     except (TypeError, ValueError, OverflowError) as error:
         raise RequestsUnusable(
             path, where, f"its data do not fit ({error})", f"{data_type} values for shape {shape}"

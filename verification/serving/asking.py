@@ -55,7 +55,7 @@ async def load(server: Server, plan: ServingPlan, timeout_s: float, signals: Sig
         await server.client.control.load(plan, Deadline(TimeLimit(timeout_s, "SERVE_LOAD_TIMEOUT")))
     except TritonUnavailable as error:
         raise TritonLost(
-            f"tritonserver died while {plan.entry} was loaded", server.last_words()
+            f"tritonserver died while {plan.entry} was loaded", server.read_last_words()
         ) from error
     except ServeError as error:
         reason = str(error).removesuffix(_CONTAINERS_LOG)
@@ -91,7 +91,7 @@ async def ask(server: Server, plan: ServingPlan, request: Request, model: str = 
     except TritonError as error:
         raise TritonLost(
             f"tritonserver died at the request `{request.title}` to {model}",
-            server.last_words(),
+            server.read_last_words(),
         ) from error
     if answer.status != 200:
         refused = refusal(answer, plan)

@@ -35,17 +35,17 @@ def measure(serving: Path, triton_names: Collection[str], processes: Path = _PRO
 
     Models of other backends are in tritonserver's own process.
     """
-    stubs = list(_stubs(serving, triton_names, processes))
-    shares = [_proportional(entry) for entry in stubs]
+    stubs = list(_find_stubs(serving, triton_names, processes))
+    shares = [_measure_proportional(entry) for entry in stubs]
     known = [share for share in shares if share is not None]
     return Memory(
         len(stubs),
-        sum(_resident(entry) for entry in stubs),
+        sum(_measure_resident(entry) for entry in stubs),
         sum(known) if len(known) == len(stubs) else None,
     )
 
 
-def _stubs(serving: Path, names: Collection[str], processes: Path) -> Iterator[Path]:
+def _find_stubs(serving: Path, names: Collection[str], processes: Path) -> Iterator[Path]:
     """Their first argument is a path of the model's in the serving repository."""
     for entry in processes.glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -63,15 +63,15 @@ def _model_of(file: Path, serving: Path) -> str:
     return next(iter(file.relative_to(serving).parts), "")
 
 
-def _proportional(entry: Path) -> int | None:
-    return _kilobytes(entry / "smaps_rollup", "Pss:")
+def _measure_proportional(entry: Path) -> int | None:
+    return _read_kilobytes(entry / "smaps_rollup", "Pss:")
 
 
-def _resident(entry: Path) -> int:
-    return _kilobytes(entry / "status", "VmRSS:") or 0
+def _measure_resident(entry: Path) -> int:
+    return _read_kilobytes(entry / "status", "VmRSS:") or 0
 
 
-def _kilobytes(path: Path, field: str) -> int | None:
+def _read_kilobytes(path: Path, field: str) -> int | None:
     with contextlib.suppress(OSError):
         for line in path.read_text().splitlines():
             if line.startswith(field):

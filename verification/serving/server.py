@@ -40,7 +40,7 @@ class Server:
     log: Path
     answer_timeout_s: float = ANSWER_TIMEOUT_S
 
-    def last_words(self) -> str:
+    def read_last_words(self) -> str:
         """The end of what it and the models have said, on one line."""
         return read_last_words(self.log)
 
@@ -75,9 +75,9 @@ async def run_tritonserver(
     )
     client = TritonClient(LOOPBACK, ports.http, ports.grpc)
     process = TritonProcess(
-        _logging_to(log, command),
+        _log_to(log, command),
         is_live=client.is_live,
-        on_restarted=_never,
+        on_restarted=_wait_for_ever,
         restart_limit=0,
         restart_window_s=constants.restart_window_s,
         start_timeout_s=constants.start_timeout(gpus),
@@ -85,7 +85,7 @@ async def run_tritonserver(
     )
     running = asyncio.ensure_future(process.run())
     try:
-        await _until_live(process, running, log)
+        await _wait_until_live(process, running, log)
         yield Server(client, serving, log)
     except BaseException:
         _kill(process)  # who breaks off does not wait until models are unloaded
@@ -97,7 +97,9 @@ async def run_tritonserver(
             await running
 
 
-async def _until_live(process: TritonProcess, running: asyncio.Future[None], log: Path) -> None:
+async def _wait_until_live(
+    process: TritonProcess, running: asyncio.Future[None], log: Path
+) -> None:
     live = asyncio.ensure_future(process.wait_live())
     try:
         await asyncio.wait({live, running}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,11 +120,11 @@ def _kill(process: TritonProcess) -> None:
             os.kill(process.pid, signal.SIGKILL)
 
 
-async def _never() -> None:
+async def _wait_for_ever() -> None:
     raise AssertionError("it is not started again")
 
 
-def _logging_to(log: Path, command: TritonCommand) -> TritonCommand:
+def _log_to(log: Path, command: TritonCommand) -> TritonCommand:
     """The same process with its output in a file; exec keeps its number."""
     script = f'exec "$@" >"{log}" 2>&1'
     return replace(command, argv=("/bin/sh", "-c", script, "sh", *command.argv))

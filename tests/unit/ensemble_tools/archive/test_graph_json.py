@@ -13,7 +13,7 @@ import pytest
 
 from ensemble_tools.archive.graph_json import MAX_DEPTH, NotAWorkflow, read_graph_json
 from ensemble_tools.archive.graph_reader import read_graph_file
-from ensemble_tools.archive.saved_workflow import workflow_file
+from ensemble_tools.archive.saved_workflow import find_workflow_file
 from ensemble_tools.archive.workflow_files import read_workflow_files
 from ensemble_tools.errors import EntryRefused
 
@@ -118,11 +118,11 @@ def test_of_two_files_graph_json_is_the_workflow(tmp_path: Path) -> None:
     """A pickle beside it was left by an earlier export: NVTabular that writes graph.json reads it
     alone.
     """
-    assert workflow_file(tmp_path) == tmp_path / "workflow.pkl"
+    assert find_workflow_file(tmp_path) == tmp_path / "workflow.pkl"
     (tmp_path / "workflow.pkl").write_bytes(b"no pickle")
-    assert workflow_file(tmp_path) == tmp_path / "workflow.pkl"
+    assert find_workflow_file(tmp_path) == tmp_path / "workflow.pkl"
     (tmp_path / "graph.json").write_text("{}")
-    assert workflow_file(tmp_path) == tmp_path / "graph.json"
+    assert find_workflow_file(tmp_path) == tmp_path / "graph.json"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.model_config import (
-    likely_backend,
+    guess_backend,
     parse_model_config,
     put_on_cpu,
 )
@@ -197,7 +197,7 @@ def test_whole_shape() -> None:
     text = 'max_batch_size: {} input {{ name: "i" dims: [4] }}'
     for size, shape in ((0, (4,)), (8, (-1, 4))):
         config = parse_model_config(text.format(size), PATH)
-        assert config.full_dims(config.inputs["i"]) == shape
+        assert config.make_full_dims(config.inputs["i"]) == shape
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_text_of_any_script() -> None:
     ],
 )
 def test_which_backend_is_meant(word: str, backend: str) -> None:
-    assert likely_backend(word) == backend
+    assert guess_backend(word) == backend
 
 
 @pytest.mark.parametrize(

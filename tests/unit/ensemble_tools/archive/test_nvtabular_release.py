@@ -15,7 +15,7 @@ from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.nvtabular_release import (
     Content,
     describe_recognition,
-    known_classes,
+    list_known_classes,
     refuse_label,
 )
 from ensemble_tools.archive.repository import read_repository
@@ -197,7 +197,7 @@ def test_an_old_workflow_without_a_label_is_refused_by_what_it_holds(tmp_path: P
 
 def test_the_classes_of_every_operator_are_known() -> None:
     """But for LambdaOp, which is merlin.dag's UDF since 23.06."""
-    assert set(OPERATORS) - known_classes() == {"nvtabular.ops.lambdaop.LambdaOp"}
+    assert set(OPERATORS) - list_known_classes() == {"nvtabular.ops.lambdaop.LambdaOp"}
 
 
 class _Class:

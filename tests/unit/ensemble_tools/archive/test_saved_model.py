@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ensemble_tools import Namespace, plan, read_repository
-from ensemble_tools.archive.saved_model import constants_size
+from ensemble_tools.archive.saved_model import measure_constants
 from ensemble_tools.errors import PayloadBroken
 
 EXPORT = Path(__file__).parents[4] / "examples/merlin/tensorflow_ragged/repository"
@@ -61,27 +61,27 @@ def test_what_a_constant_becomes(
 ) -> None:
     content = graph(data_type, dims, in_function=in_function)
     (tmp_path / "saved_model.pb").write_bytes(content)
-    assert constants_size(tmp_path) == (len(content), made)
+    assert measure_constants(tmp_path) == (len(content), made)
 
 
 def test_variables_are_stored_with_it(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"")
-    assert constants_size(tmp_path) == (0, 0)
+    assert measure_constants(tmp_path) == (0, 0)
     (tmp_path / "variables").mkdir()
     (tmp_path / "variables/variables.data-00000-of-00001").write_bytes(bytes(1000))
-    assert constants_size(tmp_path) == (1000, 0)
+    assert measure_constants(tmp_path) == (1000, 0)
 
 
 def test_no_saved_model(tmp_path: Path) -> None:
     """Whatever stands there, the answer comes at once; tritonserver says what is wrong."""
-    assert constants_size(tmp_path) is None
+    assert measure_constants(tmp_path) is None
     content, chance = (EXPORT / PLACE / "saved_model.pb").read_bytes(), random.Random(1)
     for _ in range(100):
         damaged = bytearray(content)
         for _ in range(5):
             damaged[chance.randrange(len(content))] = chance.randrange(256)
         (tmp_path / "saved_model.pb").write_bytes(damaged)
-        found = constants_size(tmp_path)
+        found = measure_constants(tmp_path)
         assert found is None or found[1] >= 0
 
 

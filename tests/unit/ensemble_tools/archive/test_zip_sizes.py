@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ensemble_tools.archive.zip_sizes import unpacked_size
+from ensemble_tools.archive.zip_sizes import measure_unpacked
 
 TORCHSCRIPT = Path(__file__).parents[4] / (
     "examples/merlin/dense/repository/1_predictpytorchtriton/1/model.pt"
@@ -18,7 +18,7 @@ TORCHSCRIPT = Path(__file__).parents[4] / (
 def test_torchscript() -> None:
     """As torch writes it: each entry as large as it is."""
     with zipfile.ZipFile(TORCHSCRIPT) as archive:
-        assert unpacked_size(TORCHSCRIPT) == sum(it.file_size for it in archive.infolist())
+        assert measure_unpacked(TORCHSCRIPT) == sum(it.file_size for it in archive.infolist())
 
 
 def test_compressed(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_compressed(tmp_path: Path) -> None:
         archive.writestr(entry, bytes(5_000_000))
         archive.writestr("b", b"12345")
     assert path.stat().st_size < 10_000
-    assert unpacked_size(path) == 5_000_005
+    assert measure_unpacked(path) == 5_000_005
 
 
 def wide_archive(size: int) -> bytes:
@@ -49,7 +49,7 @@ def wide_archive(size: int) -> bytes:
 
 def test_wide(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_bytes(wide_archive(2**40))
-    assert unpacked_size(tmp_path / "model.pt") == 2**40
+    assert measure_unpacked(tmp_path / "model.pt") == 2**40
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_wide(tmp_path: Path) -> None:
 def test_no_archive(tmp_path: Path, content: bytes) -> None:
     """What is none, or is cut off, holds nothing that torch could load."""
     (tmp_path / "model.pt").write_bytes(content)
-    assert unpacked_size(tmp_path / "model.pt") == 0
+    assert measure_unpacked(tmp_path / "model.pt") == 0
 
 
 def test_no_file(tmp_path: Path) -> None:
-    assert unpacked_size(tmp_path / "model.pt") is None
+    assert measure_unpacked(tmp_path / "model.pt") is None

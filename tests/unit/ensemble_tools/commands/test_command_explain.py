@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ensemble_tools import Compile
 from ensemble_tools import __main__ as command
-from ensemble_tools.commands.explain import rendered
+from ensemble_tools.commands.explain import render_plans
 from ensemble_tools.explain.graphviz import draw
 from ensemble_tools.explain.json_writer import document
 from ensemble_tools.explain.mermaid import mermaid
@@ -178,7 +178,7 @@ def test_compiled_in_part(form: str, tmp_path: Path) -> None:
     program = replace(first.compiled.program, kept=(Kept("LambdaOp", ("age",), reason),))
     first = replace(first, compiled=replace(first.compiled, program=program))
     archive = replace(archive, plan=replace(archive.plan, models=(first, *others)))
-    written = rendered(archive, "model", form).decode()
+    written = render_plans(archive, "model", form).decode()
     if form == "json":
         nodes = json.loads(written)["triton"]["nodes"]
         workflows = [node["workflow"] for node in nodes if node["workflow"]]
@@ -193,7 +193,7 @@ def test_compiled_in_part(form: str, tmp_path: Path) -> None:
 def test_a_workflow_without_a_pickle(form: str) -> None:
     """It is said to have none, compiled in part or not at all."""
     archive = read_archive(NO_PICKLE, "model", workflows=Compile.AUTO)
-    written = rendered(archive, "model", form).decode()
+    written = render_plans(archive, "model", form).decode()
     if form == "json":
         nodes = json.loads(written)["triton"]["nodes"]
         assert [node["workflow"]["pickle"] for node in nodes if node["workflow"]] == [False]
@@ -206,7 +206,7 @@ def test_a_workflow_without_a_pickle(form: str) -> None:
         for model in archive.plan.models
     )
     archive = replace(archive, plan=replace(archive.plan, models=models))
-    written = rendered(archive, "model", form).decode()
+    written = render_plans(archive, "model", form).decode()
     said = "; NVTabular reads it from its commit 08e0633 on" if form == "text" else "compiled, no p"
     assert said in written
 

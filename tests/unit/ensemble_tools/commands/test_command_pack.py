@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ensemble_tools import __main__ as command
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.commands.pack import pack
-from ensemble_tools.packing.layout import packed_tree
+from ensemble_tools.packing.layout import find_packed_tree
 from ensemble_tools.packing.source_tree import is_litter
 from tests.support.examples import examples
 
@@ -103,7 +103,7 @@ def test_equal_input_gives_equal_bytes(
             os.utime(version / name, (number, number))
             (version / name).chmod(0o600 if number else 0o640)
         output = root / f"{number}.tar.gz"
-        pack(packed_tree(root / str(number)), [output])
+        pack(find_packed_tree(root / str(number)), [output])
         archives.append(output.read_bytes())
     assert archives[0] == archives[1]
     with tarfile.open(root / "0.tar.gz") as archive:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ensemble_tools import __main__ as command
-from ensemble_tools.commands.several import Row, summary_lines
+from ensemble_tools.commands.several import Row, summarize_in_lines
 from verification.__main__ import main as verify
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -195,6 +195,6 @@ def test_each_is_verified(exports: list[Path], capsys: pytest.CaptureFixture[str
 def test_a_reason_takes_one_line_of_the_table() -> None:
     """However long it is, and whatever is in it."""
     rows = [Row("a", 1, "failed", "one\ntwo \x1b[2J" + "w" * 1000)]
-    *_, line = summary_lines(rows)
+    *_, line = summarize_in_lines(rows)
     assert line.startswith("a        failed  one two \\x1b[2Jwww")
     assert len(line) < 440

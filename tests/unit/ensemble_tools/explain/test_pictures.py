@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.repository import read_repository
-from ensemble_tools.commands.explain import FORMATS, rendered
+from ensemble_tools.commands.explain import FORMATS, render_plans
 from ensemble_tools.errors import GraphNotExpressible
 from ensemble_tools.explain.fold import MOST_UNFOLDED, folded
 from ensemble_tools.explain.graphviz import dot, draw, plain
@@ -171,7 +171,7 @@ def test_five_hundred_operators(tmp_path: Path) -> None:
     archive = Archive(read_repository(root), graph, refusal=error)
     assert len(graph.nodes) == 500
     started = time.process_time()
-    assert all(rendered(archive, "large", form) for form in FORMATS)
+    assert all(render_plans(archive, "large", form) for form in FORMATS)
     assert time.process_time() - started < 10
     small = folded(picture_of(archive, "large"))
     assert small.merlin is not None

@@ -7,7 +7,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools import Form, ServingPlan, count_requests_at_once
-from ensemble_tools.archive.model_config import most_queued, without_most_queued
+from ensemble_tools.archive.model_config import drop_queue_bound, find_queue_bound
 from ensemble_tools.serving.plan import PublishedModel
 from ensemble_tools.serving.queues import open_queues
 from ensemble_tools.serving.serving_plan import QueueBound
@@ -46,11 +46,11 @@ def test_how_it_is_written(written: str, most: int) -> None:
     text = f'name: "max_queue_size: 4" {parameter} '
     text += f"dynamic_batching {{ {written} }}"
     message = text_format.Parse(text, pb.ModelConfig())
-    assert most_queued(message) == most
+    assert find_queue_bound(message) == most
     message.dynamic_batching.default_queue_policy.max_queue_size = 0
     for policy in message.dynamic_batching.priority_queue_policy.values():
         policy.max_queue_size = 0
-    opened = text_format.Parse(without_most_queued(text), pb.ModelConfig())
+    opened = text_format.Parse(drop_queue_bound(text), pb.ModelConfig())
     for it in (message, opened):  # one that is empty is as none
         it.dynamic_batching.default_queue_policy.SetInParent()
     assert opened == message

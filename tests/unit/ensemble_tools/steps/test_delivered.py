@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.steps.sources import delivered_source
+from ensemble_tools.steps.sources import render_delivered
 
 NAMES = {"one": "m.one", "m": "m.m", "top": "m"}
 #: The copy of the archive's layout, seen from the generated file's directory, and the model in it.
@@ -70,7 +70,7 @@ class Stub:
         data = source if isinstance(source, bytes) else source.encode()
         (self.delivered / "1/model.py").write_bytes(data)
         path = self.published / "model.py"
-        path.write_text(delivered_source(LAYOUT, MODEL, str(self.directory / "delivered"), NAMES))
+        path.write_text(render_delivered(LAYOUT, MODEL, str(self.directory / "delivered"), NAMES))
         module: Any = types.ModuleType("1.model")
         module.__file__ = str(path)
         sys.path[:] = [*sys.path, str(self.published), str(self.published.parent)]
@@ -106,7 +106,7 @@ PLAIN = "class TritonPythonModel:\n    pass\n"
 
 def test_text() -> None:
     """It is valid Python that ends with what differs from model to model, as people can read it."""
-    text = delivered_source("../../m/.archive", "model/top", "/opt/ml/models/1/model", NAMES)
+    text = render_delivered("../../m/.archive", "model/top", "/opt/ml/models/1/model", NAMES)
     assert text.startswith('"""Runs a model of the archive as if it lay in its archive.')
     assert text.endswith(
         "# --- what this model does\n\n"
@@ -116,7 +116,7 @@ def test_text() -> None:
         "_ARCHIVE = '/opt/ml/models/1/model'\n"
         "_run_delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES)\n"
     )
-    quoted = delivered_source("", "a'b\udcff", "", {'it\'s "one"\n': "m.\\"})
+    quoted = render_delivered("", "a'b\udcff", "", {'it\'s "one"\n': "m.\\"})
     compile(quoted.encode(), "model.py", "exec")
 
 
@@ -326,7 +326,7 @@ def test_a_package(stub: Stub) -> None:
     source = f"from .beside import WORD\nfrom . import InferenceRequest\n{_RESOURCE}{PLAIN}"
     try:
         stub.publish()
-        text = delivered_source(LAYOUT, MODEL, "/nowhere", NAMES)
+        text = render_delivered(LAYOUT, MODEL, "/nowhere", NAMES)
         (stub.published / "model.py").write_text(text)
         (version / "model.py").write_text(source)
         module: Any = types.ModuleType(f"{package.__name__}.model")

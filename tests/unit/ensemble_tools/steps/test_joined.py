@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from container.warm.interpreters import CODE
-from ensemble_tools.steps.sources import joined_source
+from ensemble_tools.steps.sources import render_joined
 from tests.graphs import fake_backend
 
 DOUBLE = """
@@ -136,7 +136,7 @@ def made(
         row("double", str(other), {"x": "more"}, {"y": "answer"}, dims, False),
     ]
     path = folder / "served_model.py"
-    path.write_text(joined_source(steps, answer))
+    path.write_text(render_joined(steps, answer))
     spec = importlib.util.spec_from_file_location("served_model", path)
     assert spec is not None
     assert spec.loader is not None

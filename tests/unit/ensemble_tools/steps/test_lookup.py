@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.steps.sources import operator_source
+from ensemble_tools.steps.sources import render_operator
 from tests.graphs import fake_backend
 
 SETTINGS: dict[str, object] = {
@@ -94,7 +94,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def made(folder: Path, writes: dict[str, str] | None = None, **settings: object) -> Any:
-    source = operator_source(
+    source = render_operator(
         "QueryFeast", "lookup", {"user": ["user"]}, writes or WRITES, {**SETTINGS, **settings}
     )
     module: dict[str, Any] = {"__file__": str(folder / "model.py")}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.steps.sources import operator_source
+from ensemble_tools.steps.sources import render_operator
 from tests.graphs import fake_backend
 
 
@@ -38,7 +38,7 @@ def ask(source: str, **tensors: Any) -> dict[str, np.ndarray] | str:
     return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
 
 
-UNROLL = operator_source(
+UNROLL = render_operator(
     "UnrollFeatures",
     "unroll",
     {"item": ["item"], "age": ["age"], "seen": ["seen__values", "seen__offsets"]},
@@ -129,7 +129,7 @@ def sampling(temperature: float = 20.0, topk: int = 2) -> str:
     settings = {"temperature": temperature, "topk": topk}
     reads = {"ids": ["ids"], "scores": ["scores"]}
     writes = {"ordered_ids": "ids", "ordered_scores": "scores"}
-    return operator_source("SoftmaxSampling", "sample", reads, writes, settings)
+    return render_operator("SoftmaxSampling", "sample", reads, writes, settings)
 
 
 def test_ids_are_drawn_with_their_scores() -> None:
@@ -169,7 +169,7 @@ def test_as_many_scores_as_ids() -> None:
 def test_ids_without_others() -> None:
     """In their order, of their type."""
     reads, writes = {"ids": ["ids"], "seen": ["seen"]}, {"filtered_ids": "ids"}
-    source = operator_source("FilterCandidates", "filter", reads, writes, {"without": "seen"})
+    source = render_operator("FilterCandidates", "filter", reads, writes, {"without": "seen"})
     ids = np.array([[4], [9], [2], [4]], np.int32)
     answer = ask(source, ids=ids, seen=np.array([9, 5]))
     assert isinstance(answer, dict)

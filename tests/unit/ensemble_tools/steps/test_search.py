@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.steps.sources import operator_source
+from ensemble_tools.steps.sources import render_operator
 from tests.graphs import fake_backend
 
-SOURCE = operator_source(
+SOURCE = render_operator(
     "QueryFaiss",
     "search",
     {"query": ["query"]},

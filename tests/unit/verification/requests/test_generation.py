@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ensemble_tools.archive.model_config import parse_model_config
 from ensemble_tools.archive.repository import read_repository
-from ensemble_tools.archive.tensor_names import ragged_tensors
+from ensemble_tools.archive.tensor_names import list_ragged_tensors
 from tests.support.container import ROOT
 from tests.support.examples import examples
 from verification.errors import RequestsUnusable
@@ -64,7 +64,7 @@ def check_fits(column: InputColumn, request: Request) -> None:
         tensor = request.tensors[column.name]
         assert tensor.shape == (rows, *column.sizes)
     else:
-        names = ragged_tensors(column.name)
+        names = list_ragged_tensors(column.name)
         tensor, offsets = (request.tensors[name] for name in names)
         assert offsets.data_type == "INT32"
         assert offsets.array.dtype == np.int32
