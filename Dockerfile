@@ -38,10 +38,9 @@ RUN python3 -m venv .venv \
  && .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > purelib \
  && echo /opt/simulator > "$(cat purelib)/simulator.pth" \
  && rm -r purelib requirements
-COPY measuring/ measuring/
-COPY simulator/ simulator/
+COPY simulator/src/ .
 EXPOSE 8080
-ENTRYPOINT ["/opt/simulator/.venv/bin/python", "-I", "-m", "simulator"]
+ENTRYPOINT ["/opt/simulator/.venv/bin/python", "-I", "-m", "merlin_simulator"]
 CMD ["--help"]
 
 # ---- cpu: the embedded tritonserver of the wheel nvidia-pytriton, and Merlin in .venv-merlin -----

@@ -33,7 +33,7 @@ aws := .venv-aws/.installed-$(call digest,$(aws_lock))
 demo_models := $(or $(wildcard $(models)),$(small))
 
 # Projects of their own, which `make -C` tests.
-projects := deploy
+projects := deploy simulator
 
 quietly := requirements/quietly.sh
 pip := -m pip --disable-pip-version-check --no-input
@@ -161,10 +161,10 @@ sbom: with-checks  ## what is in each image, as CycloneDX; writes OUT (sbom)
 	.venv/bin/python -m images --out $(or $(OUT),sbom)
 
 plan-table: setup  ## replays eight settings twice, each beside the plan that is like it (12 minutes); writes OUT (plan-report)
-	.venv/bin/python -m tests.planning --out $(or $(OUT),plan-report)
+	@$(MAKE) --no-print-directory -C simulator plan-table OUT=$(abspath $(or $(OUT),plan-report))
 
 plan-speed: setup  ## times plans of 10^4 to 10^9 requests to 10,000 models (5 minutes); writes OUT (plan-report)
-	.venv/bin/python -m tests.planning.speed --out $(or $(OUT),plan-report)
+	@$(MAKE) --no-print-directory -C simulator plan-speed OUT=$(abspath $(or $(OUT),plan-report))
 
 lock:  ## requirements/*.in -> *.txt; needs uv
 	requirements/lock.sh

@@ -21,7 +21,7 @@ settings.register_profile(SHORT, max_examples=SHORT_EXAMPLES, deadline=None)
 LONG = (
     "tests/end_to_end/",
     "tests/contract/",
-    "tests/simulator/",
+    "simulator/tests/end_to_end/",
     "deploy/tests/commands/",
     "tests/reliability/",
     "tests/golden/",
@@ -29,7 +29,7 @@ LONG = (
     "tests/unit/serve/http/test_bounded_protocol.py",
     "tests/unit/serve/models/",
     "tests/unit/ensemble_tools/archive/test_inert_pickle.py",
-    "tests/unit/simulator/replay/traffic/",
+    "simulator/tests/unit/replay/traffic/",
     "tests/unit/container/tritonserver/",
     "tests/unit/serve/invoke/test_invocation.py",
     "tests/unit/ensemble_tools/commands/",

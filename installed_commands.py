@@ -1,4 +1,4 @@
-"""The commands that `pip install` brings: merlin-serve, -tools, -simulator.
+"""The commands that `pip install .` brings: merlin-serve, merlin-tools.
 
 Each is `python -m` of its package. They are here, beside the packages, so that a missing extra is
 said in a sentence: the packages' own modules import what it brings.
@@ -14,8 +14,7 @@ from importlib import import_module
 from ensemble_tools.own_protobuf import import_own_protobuf
 
 _NOT_INSTALLED, _INTERRUPTED = 1, 130
-#: What a package's program imports when it is run: its libraries are looked for before. Of the
-#: simulator each command needs others: it says itself what is missing.
+#: What a package's program imports when it is run: its libraries are looked for before.
 _IMPORTED_LATER = {"container": ("container.entrypoint",)}
 
 
@@ -27,11 +26,6 @@ def merlin_serve() -> int:
 def merlin_tools() -> int:
     """python -m ensemble_tools."""
     return _run("ensemble_tools", "merlin-tools", "tools")
-
-
-def merlin_simulator() -> int:
-    """python -m simulator."""
-    return _run("simulator", "merlin-simulator", "simulator")
 
 
 def _run(package: str, program: str, extra: str) -> int:

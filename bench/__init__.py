@@ -1,1 +1,7 @@
 """Side-by-side measurements of the container, and the report they write."""
+
+import sys
+from pathlib import Path
+
+# Pages and plots are written by the simulator's package, which need not be installed.
+sys.path.append(str(Path(__file__).parents[1] / "simulator/src"))

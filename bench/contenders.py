@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 
 from bench.models import Archives
+from bench.proc import die_with_parent
 from bench.servers import (
     REGIONS,
     SHARED_MEMORY,
@@ -36,7 +37,6 @@ from bench.servers import (
     Side,
     find_free_port,
 )
-from measuring.proc import die_with_parent
 
 _ROOT = Path(__file__).parents[1]
 

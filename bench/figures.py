@@ -11,9 +11,9 @@ from html import escape
 
 from bench import quantities
 from bench.measure import Line
-from measuring import plots
-from measuring.plots import Frame, Series
-from measuring.quantities import format_ratio
+from merlin_simulator.measuring import plots
+from merlin_simulator.measuring.plots import Frame, Series
+from merlin_simulator.measuring.quantities import format_ratio
 
 #: Units of the view box; letters stay readable where a phone shows it 360 pixels wide.
 _WIDTH = 360

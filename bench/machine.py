@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from typing import TypedDict
 
-from measuring.machine import (
+from merlin_simulator.measuring.machine import (
     count_cores,
     find_triton_version,
     is_changed,

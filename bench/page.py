@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import figures
 from bench.measure import Line, Outcome
 from bench.report import Report, list_cells
-from measuring.page import (
+from merlin_simulator.measuring.page import (
     NUMBER,
     write_cell,
     write_facts,
@@ -18,7 +18,7 @@ from measuring.page import (
     write_row_head,
     write_table,
 )
-from measuring.quantities import format_ratio
+from merlin_simulator.measuring.quantities import format_ratio
 
 _STYLE = Path(__file__).with_name("report.css")
 

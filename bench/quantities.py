@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.measure import Goal, Line, Unit
-from measuring.quantities import format_aligned_seconds
+from merlin_simulator.measuring.quantities import format_aligned_seconds
 
 
 def format_quantity(value: float | None, unit: Unit) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from bench import quantities
 from bench.machine import Facts
 from bench.measure import Line, Outcome
-from measuring.quantities import format_gibibytes, format_ratio
+from merlin_simulator.measuring.quantities import format_gibibytes, format_ratio
 
 #: The table's columns, around those of the contenders.
 _FIRST, _LAST = ("measured",), ("compared with", "ratio", "goal", "reached")

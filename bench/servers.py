@@ -20,8 +20,8 @@ from pathlib import Path
 from bench.errors import AnswerWrong, BenchError, ServerFailed
 from bench.models import Archives
 from bench.payloads import Payload
+from bench.proc import Process, is_alive, list_descendants, list_processes
 from bench.wrk import Target, write_target
-from measuring.proc import Process, is_alive, list_descendants, list_processes
 
 _START_S, _STOP_S, _CALL_S = 60.0, 30.0, 300.0
 SHARED_MEMORY = Path("/dev/shm")

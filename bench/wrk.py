@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import LoadFailed, ProgramMissing
-from measuring.proc import die_with_parent
+from bench.proc import die_with_parent
 
 #: It takes whole seconds only, so it is interrupted, which makes it print its counts; should
 #: this process be gone by then, it ends by itself this much later.

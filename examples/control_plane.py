@@ -2,7 +2,7 @@
 
 `python -m simulator serve` plays SageMaker, S3, IAM, CloudWatch and Application Auto Scaling for
 boto3 and for `python -m deploy`, which find it as they find another region's AWS: by the
-environment. docs/control-plane.md has its rules.
+environment. simulator/docs/control-plane.md has its rules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import boto3
 
 from examples.story import run, step
-from simulator.replay.local_endpoint import find_free_port, start_endpoint
+from merlin_simulator.replay.local_endpoint import find_free_port, start_endpoint
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/sagemaker"

@@ -11,10 +11,10 @@ server="--universal --python-version 3.10 --fork-strategy fewest"
 models="--python-version 3.11 --python-platform x86_64-manylinux_2_28"
 pytriton="--python-version 3.11 --python-platform x86_64-manylinux_2_35 --no-deps"
 
-# Constraints stand here: pyproject.toml takes the .in files of the first three as they are.
+# Constraints stand here: pyproject.toml takes the .in files of the first two as they are.
 compile $server server.in -o server.txt
 compile $server -c server.txt tools.in -o tools.txt
-compile $server -c server.txt -c tools.txt simulator.in -o simulator.txt
+compile $server -c server.txt -c tools.txt ../simulator/pyproject.toml -o simulator.txt
 compile $server -c server.txt -c tools.txt -c simulator.txt ../deploy/requirements.in -o deploy.txt
 compile $server dev.in -o dev.txt
 compile $models --allow-unsafe build.in -o build.txt

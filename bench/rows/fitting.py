@@ -23,15 +23,15 @@ from typing import Any
 from bench.errors import BenchError
 from bench.measure import Line, Unit
 from bench.models import WIDE, find_export
-from bench.rows.row import Row, Run
-from bench.rows.workflows import PREDICTOR, TRANSFORM, WHOLE, part_of
-from measuring.proc import (
+from bench.proc import (
     Process,
     die_with_parent,
     is_alive,
     list_descendants,
     read_proportional_mb,
 )
+from bench.rows.row import Row, Run
+from bench.rows.workflows import PREDICTOR, TRANSFORM, WHOLE, part_of
 
 _MEMORY = "8GB"
 _FORMS = {"ensemble": {"SERVE_COMPILE": "off"}, "compiled": {}}

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from bench import payloads
 from bench.measure import Line, ratio_at_most, value_at_most
 from bench.models import find_export
+from bench.proc import list_descendants, read_proportional_mb
 from bench.rows.row import Row, Run
 from bench.rows.tutorials import TOLERANCE, Servers, both_forms, compare
 from bench.servers import Container, Side
-from measuring.proc import list_descendants, read_proportional_mb
 
 #: tests/golden/functions, with a function and without, and the tutorial that has most of them.
 SESSIONS = ("dates", "behind_groupby", "own_operator", "with_filter")

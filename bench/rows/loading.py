@@ -14,11 +14,11 @@ from bench.errors import AnswerWrong
 from bench.measure import Goal, Line, measure_in_turn, ratio_at_most, value_at_most
 from bench.models import EXPORTS
 from bench.payloads import Payload
+from bench.proc import is_alive, read_cpu_seconds
 from bench.rows import timed
 from bench.rows.row import Row, Run
 from bench.servers import BareTriton, Container, SageMakerServer, Side, wait_until
-from measuring.machine import count_cores
-from measuring.proc import is_alive, read_cpu_seconds
+from merlin_simulator.measuring.machine import count_cores
 
 _TOLERANCE = 1e-6  # float32 sums in another order differ in the last digits
 _AT_ONCE, _BURN_S = 8, 0.5

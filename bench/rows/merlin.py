@@ -11,10 +11,10 @@ from functools import partial
 from bench import payloads
 from bench.measure import Line, measure_in_turn, ratio_at_most
 from bench.models import EXPORTS
+from bench.proc import read_proportional_mb
 from bench.rows import timed
 from bench.rows.row import Row, Run
 from bench.servers import Container, Side
-from measuring.proc import read_proportional_mb
 
 _EXPORTS = ("dense", "session", "two_workflows")
 _TOLERANCE = 1e-6  # float32 sums in another order differ in the last digits

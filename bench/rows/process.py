@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from bench import payloads
 from bench.contenders import Contenders
 from bench.measure import Line, measure_in_turn, value_at_most
+from bench.proc import read_resident_mb
 from bench.rows.row import Row, Run
 from bench.servers import Side
-from measuring.proc import read_resident_mb
 
 _MODELS, _LARGE_REQUESTS = 10, 10
 _IDLE_S = 6.0

@@ -11,9 +11,9 @@ from functools import partial
 from bench import payloads
 from bench.measure import Line
 from bench.models import FRAMEWORKS, find_export
+from bench.proc import list_descendants, read_proportional_mb
 from bench.rows.row import Row, Run
 from bench.servers import Container, Side
-from measuring.proc import list_descendants, read_proportional_mb
 
 #: Each model's processes import their libraries themselves.
 _APART: Mapping[str, str] = {"SERVE_WARM": "off"}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from bench import wrk
 from bench.payloads import Payload
+from bench.proc import is_alive
 from bench.servers import BareTriton, Container, SageMakerServer, Side, wait_until
-from measuring.proc import is_alive
 
 
 def time_load(

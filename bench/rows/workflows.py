@@ -14,11 +14,11 @@ from bench.errors import BenchError
 from bench.measure import Goal, Line, Unit, measure_in_turn, ratio_at_most
 from bench.models import WIDE, find_export, is_workflow
 from bench.payloads import Payload, PayloadTensor
+from bench.proc import Process, read_private_mb, read_proportional_mb
 from bench.rows import timed
 from bench.rows.row import Row, Run
 from bench.servers import Container, Side
 from bench.wrk import Target
-from measuring.proc import Process, read_private_mb, read_proportional_mb
 
 #: The settings of each form. compiled: the default ones.
 _OFF = {"SERVE_COMPILE": "off"}

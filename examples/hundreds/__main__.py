@@ -26,7 +26,7 @@ from examples.control_plane import INSTANCE_TYPE, control_plane, deploy, upload,
 from examples.hundreds.day import Day, count_instances, make_day, write_median, write_table
 from examples.hundreds.traffic import Callers, Phase
 from examples.story import ask_models_python, pack, step, tell
-from simulator.replay.observing import Observer
+from merlin_simulator.replay.observing import Observer
 
 NAME, VARIANT = "texts", "AllTraffic"
 MODELS, SECONDS, ZIPF, SEED = 200, 20.0, 1.2, 20

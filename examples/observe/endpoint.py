@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from examples.observe.relay import Counts
-from simulator.replay.local_endpoint import LocalEndpoint, start_endpoint
+from merlin_simulator.replay.local_endpoint import LocalEndpoint, start_endpoint
 
 ROOT = Path(__file__).parents[2]
 NAME = "observed"

@@ -20,7 +20,7 @@ from container.telemetry.machine_gauges import MachineGauges
 from container.telemetry.outside import OutsideCounts
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
-from tests.architecture.aws_calls import aws_calls
+from simulator.tests.aws_calls import aws_calls
 from tests.architecture.tutorials import tutorials
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ LISTINGS = {
     ROOT / "docs/settings.md": lambda: format_settings_table().strip(),
     ROOT / "docs/metrics.md": metrics,
     ROOT / "docs/decisions/README.md": decisions,
-    ROOT / "docs/aws-calls.md": aws_calls,
+    ROOT / "simulator/docs/aws-calls.md": aws_calls,
     ROOT / "docs/workflows.md": tutorials,
 }
 

@@ -19,7 +19,7 @@ OUTSIDE = {"backends", "models_side"}
 STEPS = {"warm_model.py", "lookup_model.py"}
 PACKAGES = ("verification", "container", "serve", "ensemble_tools")
 #: The root, and the projects that have contracts of their own.
-PROJECTS = ("", "deploy")
+PROJECTS = ("", "deploy", "simulator")
 
 
 def sources(*packages: str) -> list[Path]:

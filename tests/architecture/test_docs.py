@@ -21,7 +21,7 @@ from tests.architecture.listings import (
 WIDTH = 100
 DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
 #: Projects of their own under this roof, each with its pages.
-PROJECTS = ("deploy",)
+PROJECTS = ("deploy", "simulator")
 DOCS = [
     page for folder in ("", *PROJECTS) for page in sorted((ROOT / folder / "docs").glob("*.md"))
 ]

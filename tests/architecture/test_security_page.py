@@ -15,7 +15,8 @@ def test_named_tests_exist() -> None:
     """Each stands in the file that is named, which there is once."""
     named = NAMED.findall(PAGE)
     assert len(named) > 100
-    paths = list((ROOT / "tests").rglob("test_*.py"))
+    folders = (ROOT / "tests", ROOT / "simulator/tests")
+    paths = [path for folder in folders for path in folder.rglob("test_*.py")]
     for file, test in named:
         (path,) = (path for path in paths if path.match(file))
         assert re.search(rf"^(?:async )?def {test}\(", path.read_text(), re.MULTILINE), (file, test)

@@ -13,15 +13,14 @@ CODE = (
     "bench",
     "container",
     "ensemble_tools",
-    "measuring",
     "merlin_deploy",
+    "merlin_simulator",
     "serve",
-    "simulator",
     "verification",
 )
-OURS = (*CODE, "tests", "deploy")
+OURS = (*CODE, "tests", "deploy", "simulator")
 #: Where tests are.
-SUITES = ("tests", "deploy/tests")
+SUITES = ("tests", "deploy/tests", "simulator/tests")
 #: Archives as other programs wrote them.
 FOREIGN = "tests/golden/merlin_releases/"
 #: What the libraries themselves leave without another name.

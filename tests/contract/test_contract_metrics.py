@@ -10,7 +10,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from container import __version__
-from simulator.plans.calibration.from_metrics import make_figures_of_metrics
+from merlin_simulator.plans.calibration.from_metrics import make_figures_of_metrics
 from tests.contract.conftest import Archive
 from tests.support import models
 from tests.support.container import Container, running, until

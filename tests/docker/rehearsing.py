@@ -17,9 +17,9 @@ import docker
 from docker.models.containers import Container
 
 from deploy.tests.support.commands import RUN_TIMEOUT_S, deploy, interrupt, meddle
+from simulator.tests.support.control_plane import ControlPlane, control_plane
 from tests.docker.registry import Registry, running_registry
 from tests.docker.running import EXPORTS
-from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.merlins_answers import check_numbers
 
 ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com"

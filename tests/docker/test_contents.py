@@ -19,7 +19,7 @@ from tests.docker.images import Built
 
 #: Our own code.
 SERVING = frozenset({"container", "serve", "ensemble_tools", "verification"})
-SIMULATING = frozenset({"simulator", "measuring"})
+SIMULATING = frozenset({"merlin_simulator"})
 
 #: Prints the packages of each environment, by the metadata that pip leaves.
 _INSTALLED = """

@@ -18,15 +18,15 @@ import pytest
 from botocore.exceptions import ClientError
 from docker.models.containers import Container
 
-from simulator.errors import ImageUnavailable
-from simulator.runners.containers import ContainerLife
-from simulator.runners.engine import connect
-from simulator.runners.images import Asked, Images
+from merlin_simulator.errors import ImageUnavailable
+from merlin_simulator.runners.containers import ContainerLife
+from merlin_simulator.runners.engine import connect
+from merlin_simulator.runners.images import Asked, Images
+from simulator.tests.support.control_plane import IMAGE, ROLE, ControlPlane, control_plane
 from tests.docker.engine import ASK_TIMEOUT_S
 from tests.docker.registry import running_registry
 from tests.docker.small_image import make_image
 from tests.support.container import until
-from tests.support.control_plane import IMAGE, ROLE, ControlPlane, control_plane
 
 MIB = 1024 * 1024
 MEMORY = 200 * MIB

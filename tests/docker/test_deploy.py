@@ -18,12 +18,12 @@ import pytest
 from deploy.tests.support.commands import write_config
 from deploy.tests.support.runs import left_of
 from merlin_deploy.engine import LABEL
+from simulator.tests.support.endpoint_traffic import traffic
 from tests.docker.images import Built
 from tests.docker.registry import Registry, running_registry
 from tests.docker.rehearsing import ECR, Rehearsal, image_of, request_of
 from tests.docker.running import EXPORTS
 from tests.docker.small_image import make_image
-from tests.support.endpoint_traffic import traffic
 from tests.support.merlins_answers import check_numbers
 
 SCALING = """

@@ -24,14 +24,13 @@ DENSE = ROOT / "examples/merlin/dense"
 PACKAGES = (
     "container",
     "ensemble_tools",
-    "measuring",
     "serve",
-    "simulator",
     "verification",
 )
 BESIDE = ("installed_commands.py", "pyproject.toml", "README.md", "requirements")
-#: Of the project deploy: what its wheel is built from.
+#: Of the projects beside it: what their wheels are built from.
 DEPLOYS = ("src", "pyproject.toml", "README.md", "requirements.in", "tools.in")
+SIMULATORS = ("src", "pyproject.toml", "README.md")
 TIMEOUT_S = 120
 
 
@@ -39,7 +38,7 @@ TIMEOUT_S = 120
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """By project. Built from copies, since a build writes into its sources; without network."""
     sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheels")
-    projects = {".": (*PACKAGES, *BESIDE), "deploy": DEPLOYS}
+    projects = {".": (*PACKAGES, *BESIDE), "deploy": DEPLOYS, "simulator": SIMULATORS}
     for project, names in projects.items():
         (sources / project).mkdir(exist_ok=True)
         for name in names:
@@ -49,9 +48,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pip = (str(MODELS_PYTHON), "-m", "pip", "wheel", "--no-index", "--no-deps")
     paths = [str(sources / project) for project in projects]
     run(*pip, "--no-build-isolation", "--wheel-dir", str(built), *paths)
-    deploys, image = sorted(built.iterdir())
+    deploys, image, simulators = sorted(built.iterdir())
     assert deploys.name.startswith("merlin_deploy-")
-    return {".": image, "deploy": deploys}
+    assert simulators.name.startswith("merlin_simulator-")
+    return {".": image, "deploy": deploys, "simulator": simulators}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def wheel(wheels: dict[str, Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of an environment with both wheels, and with this one's packages beside them."""
+    """The commands of an environment with all wheels, and with this one's packages beside them."""
     python = install(tmp_path_factory.mktemp("installed") / "venv", *wheels.values())
     (packages,) = python.parents[1].glob("lib/python3.*/site-packages")
     for path in Path(sysconfig.get_path("purelib")).iterdir():
@@ -101,6 +101,7 @@ def test_the_wheels_have_all_that_lies_in_the_packages(wheels: dict[str, Path]) 
     image = files_of(ROOT, *PACKAGES) | {"installed_commands.py"}
     assert packed_in(wheels["."]) == image
     assert packed_in(wheels["deploy"]) == files_of(ROOT / "deploy/src", "merlin_deploy")
+    assert packed_in(wheels["simulator"]) == files_of(ROOT / "simulator/src", "merlin_simulator")
 
 
 def packed_in(wheel: Path) -> set[str]:
@@ -137,7 +138,7 @@ def named_in(*files: str) -> set[str]:
     return {line for line in lines if line and not line.startswith("#")}
 
 
-@pytest.mark.parametrize("name", ["server", "tools", "simulator"])
+@pytest.mark.parametrize("name", ["server", "tools"])
 def test_an_extra_asks_for_what_its_requirements_name(wheel: Path, name: str) -> None:
     """Nothing is written twice: what is locked for the checkout is what an extra asks for."""
     lines = metadata_of(wheel)
@@ -266,7 +267,8 @@ def test_a_missing_extra_is_said(without_extras: Path, tmp_path: Path, extra: st
     needing = {"server": ["serve"], "simulator": ["up", "--models", "."], "deploy": ["example"]}
     words = needing.get(extra, ["--help"])
     said = run(str(without_extras / command), *words, code=1, cwd=tmp_path)
+    bracketed = f"'.[{extra}]'"
     assert said.count("\n") == 1
     assert "is not installed" in said
-    brings = "pip install . ./deploy" if extra == "deploy" else f"pip install '.[{extra}]'"
-    assert brings in said
+    projects = {"deploy": ". ./deploy", "simulator": "./simulator"}
+    assert f"pip install {projects.get(extra, bracketed)}" in said

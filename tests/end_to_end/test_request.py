@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from simulator.tests.support.simulator import ENDPOINT, Simulator, simulator
 from tests.end_to_end.conftest import EXAMPLES, EXPORTS
 from tests.support.container import ROOT, Container, running
-from tests.support.simulator import ENDPOINT, Simulator, simulator
 from verification.making import WRITTEN, main
 
 MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"

@@ -26,7 +26,7 @@ from container.settings import read_settings
 from ensemble_tools import Namespace, ServingPlan, plan, read_repository
 from ensemble_tools import __main__ as command
 from ensemble_tools.workflows.runtime.operations.scaling import Normalize
-from simulator.plans.calibration.from_verify import make_figures_of_verify
+from merlin_simulator.plans.calibration.from_verify import make_figures_of_verify
 from tests.end_to_end.conftest import EXAMPLES
 from tests.support.container import ROOT, SHARED_MEMORY, processes, until
 from tests.support.models import (

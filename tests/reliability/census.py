@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from measuring.proc import read_proportional_mb, read_resident_mb
+from bench.proc import read_proportional_mb, read_resident_mb
 from tests.support.container import SHARED_MEMORY, Container
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from measuring.machine import count_cores, read_memory_bytes
-from measuring.page import write_cell, write_figure, write_page, write_table
+import bench  # noqa: F401  the path to merlin_simulator
+from merlin_simulator.measuring.machine import count_cores, read_memory_bytes
+from merlin_simulator.measuring.page import write_cell, write_figure, write_page, write_table
 
 _STYLE = Path(__file__).with_name("reports.css")
 
@@ -59,7 +60,7 @@ class Picture:
 
     def svg(self) -> str:
         # Only here: matplotlib takes a second to import.
-        from measuring.plots import Frame, Series, draw_lines
+        from merlin_simulator.measuring.plots import Frame, Series, draw_lines
 
         drawn = [
             Series(label, x, y, colour=1 + number % 5, dashes=number % 5)

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.support.control_plane import ControlPlane
+from simulator.tests.support.control_plane import ControlPlane
 
 BUCKET = "models"
 #: Two parts.

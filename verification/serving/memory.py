@@ -1,6 +1,6 @@
 """How much memory the python processes of some Triton models hold. Read from the kernel.
 
-measuring/proc.py reads the same, and is not in the server's image, where this runs too.
+bench/proc.py reads the same, and is not in the server's image, where this runs too.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import pytest
 
 from deploy.tests.support.aws_faults import FaultyAws, faulty_aws
 from deploy.tests.support.runs import caller
-from tests.support.control_plane import ControlPlane, control_plane
-from tests.support.simulator import fake_model
+from simulator.tests.support.control_plane import ControlPlane, control_plane
+from simulator.tests.support.simulator import fake_model
 
 
 @pytest.fixture(scope="package")

@@ -18,8 +18,8 @@ from typing import Any
 from deploy.tests.commands.test_up import put
 from deploy.tests.support.aws_faults import Fault, FaultyAws, faulty_aws
 from deploy.tests.support.runs import caller, left_of, lifecycle, live, run_here, until_done
-from tests.support.control_plane import ControlPlane, control_plane
-from tests.support.simulator import fake_model
+from simulator.tests.support.control_plane import ControlPlane, control_plane
+from simulator.tests.support.simulator import fake_model
 
 KINDS: dict[str, dict[str, Any]] = {
     "refused": {"code": "AccessDeniedException"},

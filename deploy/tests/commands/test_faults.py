@@ -20,8 +20,8 @@ from deploy.tests.support.runs import (
     run_here,
     until_done,
 )
-from tests.support.control_plane import ControlPlane
-from tests.support.simulator import fake_model
+from simulator.tests.support.control_plane import ControlPlane
+from simulator.tests.support.simulator import fake_model
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from deploy.tests.support.commands import (
     put_archive,
     write_config,
 )
+from simulator.tests.support.control_plane import ControlPlane
 from tests.support.container import ROOT
-from tests.support.control_plane import ControlPlane
 
 BODY = '{"inputs": []}'
 

@@ -24,9 +24,9 @@ from deploy.tests.support.runs import (
     live,
     run_here,
 )
+from simulator.tests.support.control_plane import ControlPlane
+from simulator.tests.support.simulator import fake_model
 from tests.support.container import until
-from tests.support.control_plane import ControlPlane
-from tests.support.simulator import fake_model
 
 NUMBERS = itertools.count(1)
 REPOSITORY = "meanwhile"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from deploy.tests.support.commands import RUN_TIMEOUT_S, environment
+from simulator.tests.support.control_plane import ControlPlane
 from tests.support.container import ROOT, until
-from tests.support.control_plane import ControlPlane
 from tests.support.docker_engine import DIGEST, FakeEngine, fake_engine
 
 ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com"

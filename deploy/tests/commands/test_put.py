@@ -15,9 +15,9 @@ import pytest
 from deploy.tests.support.aws_faults import Fault, FaultyAws
 from deploy.tests.support.commands import deploy, write_config
 from deploy.tests.support.runs import run_here
+from simulator.tests.support.control_plane import ControlPlane
+from simulator.tests.support.simulator import archive, fake_model
 from tests.support.container import ROOT
-from tests.support.control_plane import ControlPlane
-from tests.support.simulator import archive, fake_model
 from tests.support.stored_archives import (
     BUCKET,
     aliases_of,

@@ -13,8 +13,8 @@ import pytest
 from deploy.tests.support.aws_faults import Fault, FaultyAws
 from deploy.tests.support.commands import write_config
 from deploy.tests.support.runs import Killed, run_here
-from tests.support.control_plane import ControlPlane
-from tests.support.simulator import fake_model
+from simulator.tests.support.control_plane import ControlPlane
+from simulator.tests.support.simulator import fake_model
 from tests.support.stored_archives import (
     aliases_of,
     keys_of,

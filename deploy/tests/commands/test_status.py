@@ -23,8 +23,8 @@ from merlin_deploy.account import Account
 from merlin_deploy.config.reading import read_config
 from merlin_deploy.status.collect import gather
 from merlin_deploy.status.report import ConfigurationPart, Missing
+from simulator.tests.support.control_plane import ControlPlane
 from tests.support.container import ROOT
-from tests.support.control_plane import ControlPlane
 
 SCALING = """
 [autoscaling]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from deploy.tests.support.commands import deploy, write_config
-from tests.support.control_plane import ControlPlane
+from simulator.tests.support.control_plane import ControlPlane
 
 SCALING = """
 [autoscaling]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from simulator.tests.support.control_plane import IMAGE, ROLE, ControlPlane
+from simulator.tests.support.simulator import fake_model
 from tests.support.container import ROOT, until
-from tests.support.control_plane import IMAGE, ROLE, ControlPlane
-from tests.support.simulator import fake_model
 
 RUN_TIMEOUT_S = 120
 

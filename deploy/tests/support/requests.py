@@ -10,8 +10,8 @@ from botocore.validate import ParamValidator
 
 from merlin_deploy.config.sections import Config
 from merlin_deploy.desired import Desired, Facts, make_desired
-from simulator.control.errors import ServiceError
-from simulator.control.validation import check_members
+from merlin_simulator.control.errors import ServiceError
+from merlin_simulator.control.validation import check_members
 
 Request = tuple[str, str, dict[str, Any]]
 _SESSION, _VALIDATOR = get_session(), ParamValidator()

@@ -24,7 +24,7 @@ from merlin_deploy.config.reading import read_config
 from merlin_deploy.desired import Facts, make_desired
 from merlin_deploy.endpoint.state import digest_of
 from merlin_deploy.errors import DeployError
-from tests.support.control_plane import ControlPlane
+from simulator.tests.support.control_plane import ControlPlane
 
 SCALING = """
 [autoscaling]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from bench.proc import Process
 from bench.rows import fitting
 from bench.rows.fitting import HeldMemory, Replayed
 from bench.rows.workflows import PREDICTOR, TRANSFORM, WHOLE, long_enough, part_of
-from measuring.proc import Process
 
 
 def report(loaded: int, failures: int, cold: float | None) -> dict[str, Any]:

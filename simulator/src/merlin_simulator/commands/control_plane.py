@@ -1,0 +1,120 @@
+"""What `python -m simulator serve` starts: the control plane with all of its services."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from merlin_simulator.archives.local_s3 import make_local_client
+from merlin_simulator.commands.machines import machines
+from merlin_simulator.commands.serving import Failures, listen, make_url, serve_app
+from merlin_simulator.commands.up_options import read_rules
+from merlin_simulator.control.clock import Clock
+from merlin_simulator.control.json_api import read_service_model
+from merlin_simulator.control.moto import running
+from merlin_simulator.control.plane import Plane, Setup
+from merlin_simulator.control.records import held, newest_time
+from merlin_simulator.errors import SimulatorError
+from merlin_simulator.runners.leftovers import end_left, note
+from merlin_simulator.same_origin import Hosts
+from merlin_simulator.watch.console import make_console, tell_event
+from merlin_simulator.watch.events import Event, EventLog
+
+#: Of the service model: the types that a variant may have.
+_INSTANCE_TYPE = "ProductionVariantInstanceType"
+#: Where the containers that run are noted, below the work folder.
+_PIDS = "pids"
+
+
+def play(options: argparse.Namespace) -> int:
+    """Until Ctrl-C or SIGTERM; 1 with one sentence where it cannot start."""
+    # Until it serves: whatever was made goes, as it does later.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with ExitStack() as stack:
+            socket = stack.enter_context(listen(options.host, options.port))
+            if options.state is not None:
+                stack.enter_context(held(options.state))
+            _check_types([*options.memory_of, *options.quota])
+            work_dir = _work_dir(options.state, stack)
+            url = make_url(options.host, socket.getsockname()[1])
+            make_machine = stack.enter_context(machines(options))
+            moto_url = stack.enter_context(running(work_dir / "moto", options.state))
+            log = EventLog()
+            log.listen(make_console(partial(print, flush=True), options.verbose))
+            setup = Setup(
+                state=options.state or work_dir / "state",
+                work_dir=work_dir / "instances",
+                region=options.region,
+                rules=read_rules(options),
+                memory=dict(options.memory_of),
+                quotas=dict(options.quota),
+                clock=Clock(options.time_scale, earliest=_newest(options.state)),
+                make_machine=make_machine,
+                s3=make_local_client(moto_url),
+                moto_url=moto_url,
+                registry=options.registry,
+            )
+            plane, ending = Plane(setup, log), asyncio.Event()
+            plane.endpoints.listeners.event += [
+                partial(tell_event, partial(print, flush=True), options.verbose),
+                partial(_note, work_dir / _PIDS),
+            ]
+            print(
+                f"SageMaker at {url}: AWS_ENDPOINT_URL={url}; its page is {url}/; Ctrl-C ends it",
+                flush=True,
+            )
+            hosts = Hosts(options.host)
+            serve_app(plane.app(), socket, ending, plane.refuse, Failures(), hosts)
+    except (SimulatorError, OSError, ValueError) as error:
+        print(f"simulator: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _work_dir(state: Path | None, stack: ExitStack) -> Path:
+    """What is not kept; beside the state, where there is one: what a killed one left is removed."""
+    if state is None:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simulator-")))
+    work_dir = state.absolute() / "work"
+    if ended := end_left(work_dir / _PIDS):
+        print(f"{ended} containers that a killed simulator left were ended", flush=True)
+    try:
+        shutil.rmtree(work_dir, ignore_errors=True)
+        work_dir.mkdir(parents=True)
+    except OSError as error:
+        raise OSError(
+            f"--state {state}: no folder can be made there ({error.strerror}): name another"
+        ) from error
+    return work_dir
+
+
+def _newest(state: Path | None) -> float:
+    """The newest time that is kept, so that the platform's clock does not go back."""
+    return 0.0 if state is None else newest_time(state)
+
+
+def _check_types(given: Sequence[tuple[str, int]]) -> None:
+    """Raises ValueError for an instance type that SageMaker does not have."""
+    known: Sequence[str] = ()
+    for name, _ in given:
+        known = known or read_service_model("sagemaker").shape_for(_INSTANCE_TYPE).enum
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, 1)
+            meant = f"; did you mean {nearest[0]}?" if nearest else ""
+            raise ValueError(f"{name!r} is no instance type of SageMaker's endpoints{meant}")
+
+
+def _note(folder: Path, _: str, event: Event) -> None:
+    pid = event.fields.get("pid")
+    if event.kind == "instance_starting" and isinstance(pid, int):
+        note(folder, pid)

@@ -1,0 +1,226 @@
+"""python -m simulator replay: traffic on many copies of a model, and a report about it."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
+from merlin_simulator.replay.errors import Interrupted, ReplayError
+from merlin_simulator.replay.settings import RunningEndpoint, Settings
+from merlin_simulator.rules import CacheSetting
+from merlin_simulator.sizes import read_room
+
+_EPILOG = """\
+Archives are named model-001.tar.gz and so on, with as many digits as the last one has; model-001 is
+the most popular. Without --model each holds a small Python model that answers its own name, so that
+each answer is checked against the model that was asked. With --model, each answer is compared with
+expected.json beside the request, or with the same model's first answer. Where answers are drawn by
+chance, "drawn" in expected.json says of which outputs there: {"ordered_ids": "candidate_ids"}.
+
+Exit code: 0 when all planned requests were sent and every answer was right, 1 when not, 2 for a
+wrong command line, 130 after Ctrl-C, which writes a report of what was measured until then.
+"""
+
+_Parse = Callable[[str], float]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The subcommand `replay`; options.run(options) does it and returns the exit code."""
+    parser = subparsers.add_parser(
+        "replay",
+        help="send traffic to many copies of a model, and write a report",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_traffic(parser.add_argument_group("traffic"))
+    _add_models(parser.add_argument_group("models"))
+    _add_endpoint(parser.add_argument_group("endpoint"))
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FOLDER",
+        default=Path("replay-report"),
+        help="for report.html, report.json and logs/ (default: replay-report)",
+    )
+    parser.set_defaults(run=run, error=parser.error)
+
+
+def run(options: argparse.Namespace) -> int:
+    """The replay that the options ask for; what keeps it from being done is said on stderr."""
+    with leaving_at_once():
+        # `up` and `s3` need not wait for its libraries.
+        from merlin_simulator.replay.run import NOT_GOOD, make_archives, replay
+
+    settings = _settings(options)
+    # Before the traffic, too, SIGTERM clears away what was made.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if options.archives_only:
+            make_archives(settings, options.archives_only)
+            return 0
+        return replay(settings, options.report)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (ReplayError, OSError) as error:
+        print(f"replay: {error}", file=sys.stderr)
+        return INTERRUPTED if isinstance(error, Interrupted) else NOT_GOOD
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    if bool(options.endpoint_url) != bool(options.endpoint_name):
+        options.error("found one of --endpoint-url and --endpoint-name, expected both or neither")
+    if options.request and not options.model:
+        options.error("found --request without --model, which it is sent to; give both")
+    endpoint = (
+        RunningEndpoint(options.endpoint_url.rstrip("/"), options.endpoint_name)
+        if options.endpoint_url
+        else None
+    )
+    if endpoint and (options.instances or options.memory or options.disk or options.cache):
+        options.error(
+            "--instances, --memory, --disk and --cache are for an endpoint that the replay starts"
+        )
+    return Settings(
+        options.models,
+        options.zipf,
+        options.rps,
+        options.duration,
+        options.seed,
+        options.outstanding,
+        options.instances or 1,
+        options.memory,
+        options.disk,
+        options.model,
+        options.request,
+        endpoint,
+        options.cache,
+    )
+
+
+def _add_traffic(group: argparse._ArgumentGroup) -> None:
+    default = Settings()
+    group.add_argument(
+        "--models",
+        type=_count,
+        default=default.models,
+        metavar="N",
+        help="how many archives (default: %(default)s)",
+    )
+    group.add_argument(
+        "--zipf",
+        type=_number(0.0),
+        default=default.zipf,
+        metavar="S",
+        help="exponent of their popularity, 0: all alike (default: %(default)s)",
+    )
+    group.add_argument(
+        "--rps",
+        type=_number(1e-3),
+        default=default.rps,
+        metavar="RATE",
+        help="requests a second on average, with Poisson arrivals (default: %(default)s)",
+    )
+    group.add_argument(
+        "--duration",
+        type=_number(1e-3),
+        default=default.duration_s,
+        metavar="SECONDS",
+        help="how long requests are sent (default: %(default)s)",
+    )
+    group.add_argument(
+        "--seed",
+        type=int,
+        default=default.seed,
+        metavar="S",
+        help="fixes which model is asked when (default: %(default)s)",
+    )
+    group.add_argument(
+        "--outstanding",
+        type=_count,
+        default=default.outstanding,
+        metavar="N",
+        help="requests that may wait for an answer at once; those due beyond that are not sent, "
+        "and counted (default: %(default)s)",
+    )
+
+
+def _add_models(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--model",
+        type=_folder,
+        metavar="FOLDER",
+        help="a Triton model repository, as Ensemble.export writes it; a folder with such a one as "
+        "repository/, beside its request.json; or a folder of several of either kind, which copies "
+        "then take turns with",
+    )
+    group.add_argument(
+        "--request",
+        type=Path,
+        metavar="FILE",
+        help="the request for all models, as JSON (default: of each model request.json beside the "
+        "repository or in it; `python -m ensemble_tools request` writes one)",
+    )
+    group.add_argument(
+        "--archives-only",
+        type=Path,
+        metavar="FOLDER",
+        help="make the archives there, for an endpoint that is started by other means; no traffic",
+    )
+
+
+def _add_endpoint(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--instances", type=_count, metavar="N", help="containers (default: 1)")
+    group.add_argument("--memory", type=_room, metavar="SIZE", help="of each instance: 4GB")
+    group.add_argument(
+        "--disk", type=_room, metavar="SIZE", help="of each instance, for archives: 20GB"
+    )
+    group.add_argument(
+        "--cache",
+        choices=[setting.value for setting in CacheSetting],
+        help="ModelCacheSetting (default: Enabled)",
+    )
+    group.add_argument(
+        "--endpoint-url",
+        metavar="URL",
+        help="an endpoint of this simulator that runs already, with the archives in its store",
+    )
+    group.add_argument("--endpoint-name", metavar="NAME", help="its name")
+
+
+def _count(word: str) -> int:
+    if not word.isascii() or not word.isdigit() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"found {word!r}, expected a whole number from 1")
+    return int(word)
+
+
+def _number(least: float) -> _Parse:
+    def number(word: str) -> float:
+        try:
+            value = float(word)
+        except ValueError:
+            value = float("nan")
+        if not least <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"found {word!r}, expected a number from {least:g}")
+        return value
+
+    return number
+
+
+def _room(word: str) -> str:
+    """As it was written, which `up` reads once more."""
+    try:
+        read_room(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return word
+
+
+def _folder(word: str) -> Path:
+    if not Path(word).is_dir():
+        raise argparse.ArgumentTypeError(f"found no folder {word!r}, expected that of a model")
+    return Path(word)

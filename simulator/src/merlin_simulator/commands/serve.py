@@ -1,0 +1,117 @@
+"""python -m simulator serve: SageMaker's control plane on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from merlin_simulator.api.wire_errors import REGION
+from merlin_simulator.commands.machine_options import add_machine_options
+from merlin_simulator.commands.up_options import add_rules_options, read_port
+from merlin_simulator.control.sagemaker.quotas import DEFAULT_MOST
+from merlin_simulator.interrupts import leaving_at_once
+from merlin_simulator.sizes import read_room
+
+_EXAMPLES = """examples:
+  python -m simulator serve --port 8090
+  python -m simulator serve --state ~/sagemaker --memory-of ml.c5.xlarge=4GB --time-scale 60
+
+  export AWS_ENDPOINT_URL=http://127.0.0.1:8090 AWS_DEFAULT_REGION=us-east-1
+  export AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any
+  aws s3 cp dense.tar.gz s3://models/shop/     # and every script of boto3, unchanged
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """`serve` and its options."""
+    parser = commands.add_parser(
+        "serve",
+        help="start a whole SageMaker: models, endpoints, scaling, metrics, for AWS's clients",
+        description="Start SageMaker's control plane on this machine. Clients of AWS work with "
+        "AWS_ENDPOINT_URL set to it and nothing else changed: sagemaker, sagemaker-runtime, "
+        "application-autoscaling, cloudwatch, s3, ecr, iam, sts, logs. It ends with Ctrl-C.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=_run)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
+    parser.add_argument(
+        "--port", type=read_port, default=8090, help="default: 8090; 0: any free one"
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="FOLDER",
+        help="where everything is kept that survives a restart (default: nothing does)",
+    )
+    parser.add_argument(
+        "--region",
+        default=os.environ.get("AWS_DEFAULT_REGION", REGION),
+        help=f"of what is not signed (AWS_DEFAULT_REGION, or {REGION})",
+    )
+    parser.add_argument(
+        "--memory-of",
+        action="append",
+        default=[],
+        type=_read_memory,
+        metavar="TYPE=SIZE",
+        help="memory of an instance type, such as ml.c5.xlarge=4GB (default: AWS's)",
+    )
+    parser.add_argument(
+        "--quota",
+        action="append",
+        default=[],
+        type=_read_quota,
+        metavar="TYPE=N",
+        help=f"instances of a type for all endpoints together (default: {DEFAULT_MOST})",
+    )
+    parser.add_argument(
+        "--time-scale",
+        type=_read_scale,
+        default=1.0,
+        metavar="60",
+        help="how many seconds of the platform's metrics, alarms, cooldowns and schedules a "
+        "second takes (1)",
+    )
+    add_machine_options(parser.add_argument_group("instances"))
+    add_rules_options(parser.add_argument_group("the platform's rules"))
+
+
+def _run(options: argparse.Namespace) -> int:
+    with leaving_at_once():
+        # The server and every service: other commands start without them.
+        from merlin_simulator.commands.control_plane import play
+    return play(options)
+
+
+def _pair(text: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("ml."):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {example}")
+    return name, value
+
+
+def _read_memory(text: str) -> tuple[str, int]:
+    name, size = _pair(text, "TYPE=SIZE, as ml.c5.xlarge=4GB")
+    try:
+        return name, read_room(size)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _read_quota(text: str) -> tuple[str, int]:
+    name, count = _pair(text, "TYPE=N, as ml.c5.xlarge=4")
+    if not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of instances")
+    return name, int(count)
+
+
+def _read_scale(text: str) -> float:
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = 0.0
+    if not 1 <= scale <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to 10000")
+    return scale

@@ -1,0 +1,274 @@
+"""PutMetricData, ListMetrics, GetMetricStatistics and GetMetricData."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from merlin_simulator.control.caller import Call
+from merlin_simulator.control.clock import Clock
+from merlin_simulator.control.cloudwatch.asked import (
+    STATISTICS,
+    WRONG_TOKEN,
+    check_period,
+    check_statistic,
+    dimensions_of,
+    listed_dimensions,
+    metric_of,
+    moment,
+    span,
+    times_between,
+)
+from merlin_simulator.control.cloudwatch.queries import Answered, answer_in_steps, reading_of
+from merlin_simulator.control.cloudwatch.store import (
+    KEPT_S,
+    Metric,
+    MetricStore,
+    Statistics,
+    make_metric,
+)
+from merlin_simulator.control.errors import ServiceError
+from merlin_simulator.control.pages import make_token, page, read_start
+
+#: AWS, "ListMetrics": as many a page; "RecentlyActive": within three hours.
+_METRICS_LISTED, _RECENT_S = 500, 3 * 3600
+#: AWS, "GetMetricStatistics" and "GetMetricData": data points of one answer.
+_MOST_STATISTICS, _MOST_DATA = 1440, 100_800
+#: AWS, "PutMetricData": as old, and as far ahead.
+_OLDEST_S, _AHEAD_S = 14 * 24 * 3600, 2 * 3600
+_LARGEST = 2.0**360
+
+
+class MetricCalls:
+    """The calls about metrics."""
+
+    def __init__(self, store: MetricStore, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+
+    async def put(self, call: Call) -> None:
+        """PutMetricData: all of it, or nothing."""
+        if "EntityMetricData" in call.members:
+            raise ServiceError(
+                "EntityMetricData is given: this simulator takes MetricData.",
+                "InvalidParameterValue",
+            )
+        namespace = call.members["Namespace"]
+        if namespace.startswith("AWS/"):
+            raise ServiceError(
+                f"The value {namespace} for parameter Namespace is invalid: it begins with AWS/, "
+                "as those of AWS do.",
+                "InvalidParameterValue",
+            )
+        now, published = self._clock.now(), list[tuple[Metric, Statistics, float]]()
+        for number, datum in enumerate(call.members.get("MetricData") or (), 1):
+            member = f"MetricData.member.{number}"
+            metric = make_metric(namespace, datum["MetricName"], dimensions_of(datum))
+            at = _published_at(datum, member, now)
+            published.append((metric, _published(datum, member), at))
+        for metric, statistics, at in published:
+            self._store.add_set(metric, statistics, at)
+
+    async def list(self, call: Call) -> Mapping[str, Any]:
+        """ListMetrics."""
+        members = call.members
+        wanted = [(one["Name"], one.get("Value")) for one in members.get("Dimensions") or ()]
+        found = [
+            metric
+            for metric in self._store.metrics()
+            if members.get("Namespace") in (None, metric.namespace)
+            and members.get("MetricName") in (None, metric.name)
+            and all(_has(metric, name, value) for name, value in wanted)
+            and ("RecentlyActive" not in members or self._is_recent(metric))
+        ]
+        shown, token = page(found, members.get("NextToken"), _METRICS_LISTED, code=WRONG_TOKEN)
+        metrics = [
+            {
+                "Namespace": metric.namespace,
+                "MetricName": metric.name,
+                "Dimensions": listed_dimensions(metric),
+            }
+            for metric in shown
+        ]
+        return {"Metrics": metrics, **({"NextToken": token} if token else {})}
+
+    async def statistics(self, call: Call) -> Mapping[str, Any]:
+        """GetMetricStatistics."""
+        members, period_s = call.members, call.members["Period"]
+        plain, extended = members.get("Statistics") or (), members.get("ExtendedStatistics") or ()
+        if not plain and not extended:
+            raise ServiceError(
+                "At least one of the parameters Statistics and ExtendedStatistics must be "
+                "specified.",
+                "InvalidParameterCombination",
+            )
+        for name in extended:
+            check_statistic(name)
+        check_period(period_s)
+        start, end = span(members)
+        asked = len(times_between(start, end, period_s))
+        if asked > _MOST_STATISTICS:
+            raise ServiceError(
+                f"You have requested up to {asked:,} datapoints, which exceeds the limit of "
+                f"{_MOST_STATISTICS:,}. You may reduce the datapoints requested by increasing "
+                "Period, or decreasing the time range.",
+                "InvalidParameterCombination",
+            )
+        unit = members.get("Unit")
+        points = [
+            _point(begin, statistics, plain, extended)
+            for begin, statistics in self._store.read(
+                metric_of(members), start, end, period_s, with_values=bool(extended)
+            )
+            if unit in (None, statistics.unit)
+        ]
+        return {"Label": members["MetricName"], "Datapoints": points}
+
+    async def data(self, call: Call) -> Mapping[str, Any]:
+        """GetMetricData."""
+        members = call.members
+        start, end = self._kept(*span(members))
+        for query in members["MetricDataQueries"]:
+            if (period_s := query.get("MetricStat", query).get("Period")) is not None:
+                check_period(period_s)
+        read = await self._read(members["MetricDataQueries"], start, end)
+        found = list[Answered]()
+        for step in answer_in_steps(
+            members["MetricDataQueries"],
+            lambda *reading: read[reading],
+            lambda period_s: times_between(start, end, period_s),
+        ):
+            found = step or found
+            await asyncio.sleep(0)
+        descending = members.get("ScanBy", "TimestampDescending") == "TimestampDescending"
+        most = min(members.get("MaxDatapoints") or _MOST_DATA, _MOST_DATA)
+        return _data_page(found, descending, members.get("NextToken"), most)
+
+    def _kept(self, start: float, end: float) -> tuple[float, float]:
+        """Of a span, what may have values: an expression may have one for each of its minutes."""
+        now = self._clock.now()
+        return max(start, now - KEPT_S), min(end, now + _AHEAD_S)
+
+    async def _read(
+        self, queries: Sequence[Mapping[str, Any]], start: float, end: float
+    ) -> Mapping[tuple[Metric, int, bool], Sequence[tuple[float, Statistics]]]:
+        """All that queries read. It may be much: invocations go on meanwhile."""
+        read = dict[tuple[Metric, int, bool], Sequence[tuple[float, Statistics]]]()
+        for query in queries:
+            if "MetricStat" in query and (reading := reading_of(query)) not in read:
+                read[reading] = self._store.read(reading[0], start, end, *reading[1:])
+                await asyncio.sleep(0)
+        return read
+
+    def _is_recent(self, metric: Metric) -> bool:
+        last = self._store.last_at(metric)
+        return last is not None and self._clock.now() - last <= _RECENT_S
+
+
+def _has(metric: Metric, name: str, value: str | None) -> bool:
+    return any(name == own and value in (None, its) for own, its in metric.dimensions)
+
+
+def _published_at(datum: Mapping[str, Any], member: str, now: float) -> float:
+    if "Timestamp" not in datum:
+        return now
+    at = moment(datum["Timestamp"], f"{member}.Timestamp")
+    if not now - _OLDEST_S <= at <= now + _AHEAD_S:
+        raise ServiceError(
+            f"The parameter {member}.Timestamp must specify a time no more than two weeks in the "
+            "past, and no more than two hours in the future.",
+            "InvalidParameterValue",
+        )
+    return at
+
+
+def _published(datum: Mapping[str, Any], member: str) -> Statistics:
+    kinds = [kind for kind in ("Value", "Values", "StatisticValues") if datum.get(kind) is not None]
+    if len(kinds) > 1:
+        raise ServiceError(
+            f"The parameters {member}.{kinds[0]} and {member}.{kinds[1]} are mutually exclusive "
+            "and you have specified both.",
+            "InvalidParameterCombination",
+        )
+    if not kinds:
+        raise ServiceError(
+            f"At least one of the parameters {member}.Value, {member}.Values and "
+            f"{member}.StatisticValues must be specified.",
+            "MissingParameter",
+        )
+    if kinds == ["StatisticValues"]:
+        return _set(datum["StatisticValues"], datum.get("Unit"), member)
+    statistics = Statistics(unit=datum.get("Unit") or "None")
+    for value, count in _values(datum, member):
+        statistics.add(_number(value, member), _number(count, member))
+    return statistics
+
+
+def _values(datum: Mapping[str, Any], member: str) -> Iterator[tuple[float, float]]:
+    if "Value" in datum:
+        yield datum["Value"], 1.0
+        return
+    values, counts = datum["Values"], datum.get("Counts")
+    if counts is not None and len(counts) != len(values):
+        raise ServiceError(
+            f"The parameters {member}.Values and {member}.Counts must be of the same size.",
+            "InvalidParameterValue",
+        )
+    yield from zip(values, counts or [1.0] * len(values), strict=True)
+
+
+def _set(values: Mapping[str, float], unit: str | None, member: str) -> Statistics:
+    """Its values are known where all of them are the same one."""
+    count, total, least, most = (
+        _number(values[name], member) for name in ("SampleCount", "Sum", "Minimum", "Maximum")
+    )
+    return Statistics(count, total, least, most, None, unit or "None")
+
+
+def _number(value: float | str, member: str) -> float:
+    """AWS, "MetricDatum": from -2^360 to 2^360, no NaN."""
+    number = float(value)
+    if not abs(number) <= _LARGEST:
+        raise ServiceError(
+            f"The value {value} for parameter {member}.Value is invalid.", "InvalidParameterValue"
+        )
+    return number
+
+
+def _point(
+    begin: float, statistics: Statistics, plain: Sequence[str], extended: Sequence[str]
+) -> dict[str, Any]:
+    point: dict[str, Any] = {"Timestamp": begin, "Unit": statistics.unit or "None"}
+    point |= {name: statistics.read(name) for name in STATISTICS if name in plain}
+    shown = {name: statistics.read(name) for name in extended}
+    known = {name: value for name, value in shown.items() if value is not None}
+    return point | ({"ExtendedStatistics": known} if known else {})
+
+
+def _data_page(
+    found: Sequence[Answered], descending: bool, token: str | None, most: int
+) -> Mapping[str, Any]:
+    """Data points are counted over all results, one after another."""
+    start = read_start(token, WRONG_TOKEN)
+    results, before = list[dict[str, Any]](), 0
+    for one in found:
+        first = max(0, start - before)
+        last = max(0, min(len(one.values), start + most - before))
+        if first < last or (not one.values and not start):
+            times = sorted(one.values, reverse=descending)[first:last]
+            results.append(
+                {
+                    "Id": one.query_id,
+                    "Label": one.label,
+                    "Timestamps": times,
+                    "Values": [one.values[time] for time in times],
+                    "StatusCode": "Complete" if last == len(one.values) else "PartialData",
+                }
+            )
+        before += len(one.values)
+    following = make_token(start + most) if before > start + most else None
+    return {
+        "MetricDataResults": results,
+        "Messages": [],
+        **({"NextToken": following} if following else {}),
+    }

@@ -1,0 +1,218 @@
+"""The control plane's parts, joined: the only place where they are built."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
+
+from merlin_simulator.api.runtime_api import UnknownOperation, make_runtime_routes
+from merlin_simulator.control.autoscaling.room import Autoscaling
+from merlin_simulator.control.clock import Clock
+from merlin_simulator.control.cloudwatch.service import CloudWatch
+from merlin_simulator.control.cloudwatch.store import MetricStore
+from merlin_simulator.control.container_logs import ContainerLogs, make_logs_client
+from merlin_simulator.control.ecr.images import RegistryImages
+from merlin_simulator.control.ecr.registry import Registry
+from merlin_simulator.control.front import Api, Front
+from merlin_simulator.control.json_api import JsonApi, read_service_model
+from merlin_simulator.control.moto import Moto
+from merlin_simulator.control.overview.endpoint_pages import EndpointPages
+from merlin_simulator.control.overview.overview import Overview
+from merlin_simulator.control.overview.routes import make_overview_routes
+from merlin_simulator.control.overview.traffic import Traffic
+from merlin_simulator.control.production import MakeMachine, Productions
+from merlin_simulator.control.records import Records
+from merlin_simulator.control.sagemaker.endpoint_configs import EndpointConfigs
+from merlin_simulator.control.sagemaker.endpoints import Endpoints
+from merlin_simulator.control.sagemaker.models import Models
+from merlin_simulator.control.sagemaker.operations import make_operations
+from merlin_simulator.control.sagemaker.quotas import Quotas
+from merlin_simulator.control.sagemaker.tags import Tags
+from merlin_simulator.control.scaling_alarms import ScalingAlarms
+from merlin_simulator.control.watched import WatchedEndpoints
+from merlin_simulator.rules import Rules
+from merlin_simulator.watch.events import EventLog
+
+#: Between two looks at the memory of each instance: what the page draws.
+_GAUGE_EVERY_S = 1.0
+
+#: Kinds of records, and what one of them has in any case.
+_NEEDED = {
+    "models": ("ModelName", "ModelArn", "CreationTime", "ExecutionRoleArn"),
+    "endpoint-configs": ("EndpointConfigName", "EndpointConfigArn", "ProductionVariants"),
+    "endpoints": ("EndpointName", "EndpointArn", "EndpointStatus", "Models", "Variants", "Region"),
+}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a control plane is started with.
+
+    s3: boto3's client of moto's buckets; moto_url: where moto answers. memory and quotas: by
+    instance type. work_dir: of instances; state: of what survives a restart. registry: HOST:PORT
+    that stands for ECR's hosts.
+    """
+
+    state: Path
+    work_dir: Path
+    region: str
+    rules: Rules
+    memory: Mapping[str, int]
+    quotas: Mapping[str, int]
+    clock: Clock
+    make_machine: MakeMachine
+    s3: Any
+    moto_url: str
+    registry: str | None = None
+
+
+class Plane:
+    """The control plane as an application; its endpoints run from its start to its end."""
+
+    def __init__(self, setup: Setup, log: EventLog) -> None:
+        self._setup, self.log = setup, log
+        kept, clock = setup.state / "sagemaker", setup.clock
+        records = {kind: Records(kept / kind, *needed) for kind, needed in _NEEDED.items()}
+        self.tags = Tags(Records(kept / "tags", "Tags"), self._exists)
+        self.models = Models(records["models"], self.tags, clock, self._check)
+        self.configs = EndpointConfigs(records["endpoint-configs"], self.tags, clock, self.models)
+        self.logs = ContainerLogs(partial(make_logs_client, setup.moto_url))
+        self.productions = Productions(
+            setup.s3,
+            setup.make_machine,
+            setup.work_dir,
+            setup.rules,
+            setup.memory,
+            self.logs,
+        )
+        self.endpoints = Endpoints(
+            records["endpoints"],
+            self.tags,
+            clock,
+            self.configs,
+            self.models,
+            self.productions.make,
+            Quotas(setup.quotas),
+            log,
+        )
+        self.pages, self._traffic = EndpointPages(self.endpoints, setup.rules), Traffic(clock)
+        self.metrics = MetricStore()
+        self.cloudwatch = CloudWatch(
+            setup.state / "cloudwatch", self.metrics, clock, log, WatchedEndpoints(self.endpoints)
+        )
+        self.endpoints.listeners.event += [self._traffic.hear, self.cloudwatch.hear]
+        self.endpoints.listeners.deleted += [
+            self._traffic.forget,
+            self.pages.forget,
+            self.cloudwatch.forget,
+            self.productions.forget,
+        ]
+        self.autoscaling = Autoscaling(
+            setup.state / "autoscaling", self.endpoints, self.metrics, clock, log
+        )
+        self._scaling_alarms = ScalingAlarms(self.autoscaling, self.cloudwatch.alarms)
+        self.cloudwatch.acting.append(self._scaling_alarms.act)
+        self.endpoints.listeners.deleted.append(self._scaling_alarms.follow)
+        self._records = records
+        self._moto = Moto(setup.moto_url)
+
+    def app(self) -> ASGIApp:
+        """Everything on one port."""
+        overview = Overview(
+            self.endpoints,
+            self._setup.clock,
+            self._traffic,
+            self.autoscaling,
+            self.cloudwatch.alarms,
+            self._setup.region,
+        )
+        own = Starlette(
+            routes=[
+                *make_runtime_routes(self.endpoints),
+                *make_overview_routes(overview, self.pages),
+                *self.cloudwatch.routes(),
+                Route("/simulator/clock", self._tell_time),
+                Mount("/", UnknownOperation()),
+            ],
+            lifespan=partial(self._lifespan, overview),
+        )
+        operations = make_operations(self.models, self.configs, self.endpoints, self.tags)
+        apis: dict[str, Api] = {
+            "sagemaker": JsonApi(read_service_model("sagemaker"), operations, self._moto),
+            "application-autoscaling": JsonApi(
+                read_service_model("application-autoscaling"),
+                self._scaling_alarms.operations(),
+                self._moto,
+            ),
+            "monitoring": self.cloudwatch.api(self._moto),
+        }
+        if self._setup.registry is not None:
+            images = RegistryImages(Registry(self._setup.registry)).operations()
+            apis["ecr"] = JsonApi(read_service_model("ecr"), images, self._moto)
+        return Front(own, apis, self._moto, self._setup.region)
+
+    async def refuse(self) -> None:
+        """The end begins: instances get no more requests; who waits for a model is told."""
+        self.pages.end()
+        for played in self.endpoints.played():
+            if played.deployment.endpoint is not None:
+                await played.deployment.endpoint.stop()
+
+    @asynccontextmanager
+    async def _lifespan(self, overview: Overview, _: Starlette) -> AsyncIterator[None]:
+        self.endpoints.restore()
+        self._scaling_alarms.follow()
+        work = (
+            self._gauge(),
+            self.cloudwatch.run(),
+            overview.run_sampling(),
+            self.logs.run(),
+        )
+        watching = {asyncio.create_task(one) for one in work}
+        try:
+            async with self.autoscaling.running():
+                yield
+        finally:
+            await self.endpoints.stop()
+            for task in watching:
+                task.cancel()
+            await asyncio.wait(watching)
+            await self._moto.close()
+
+    async def _tell_time(self, _: Request) -> Response:
+        """The platform's time, for who wants to know what its metrics and schedules go by."""
+        clock = self._setup.clock
+        return JSONResponse({"now": clock.now(), "scale": clock.scale})
+
+    async def _gauge(self) -> None:
+        while True:
+            instances = [
+                instance
+                for played in self.endpoints.played()
+                for _, one in played.deployment.deployed()
+                for instance in one.fleet.variant.instances
+            ]
+            await asyncio.gather(*(i.holdings.memory.read() for i in instances))
+            await asyncio.sleep(_GAUGE_EVERY_S)
+
+    async def _check(self, container: Mapping[str, Any], role: str) -> None:
+        await self.productions.check(container, role)
+
+    def _exists(self, arn: str) -> bool:
+        members = ("ModelArn", "EndpointConfigArn", "EndpointArn")
+        return any(
+            record.get(member) == arn
+            for records, member in zip(self._records.values(), members, strict=True)
+            for record in records.values()
+        )

@@ -1,0 +1,147 @@
+"""What the control plane keeps: one JSON file for each resource, so that a restart finds them.
+
+A record is written whole beside its file and renamed, before the call that made it is answered.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import urllib.parse
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from merlin_simulator.errors import PlatformFailed
+
+Record = dict[str, Any]
+_SUFFIX = ".json"
+#: Whose records have times of the platform, and what tells when one was changed last.
+_SERVICES = ("sagemaker", "cloudwatch", "autoscaling")
+_TIMES = ("CreationTime", "LastModifiedTime", "StateUpdatedTimestamp")
+
+
+#: The year 9000: no clock goes on behind it.
+_LATEST = 221_845_392_000.0
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """A state's folder is this process's alone until the end of the block.
+
+    Raises PlatformFailed where another process has it, or it cannot be written. The lock is the
+    system's: a process that is killed holds it no more.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise PlatformFailed(
+            f"The state's folder {folder} cannot be written ({error.strerror}): name another "
+            "--state."
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PlatformFailed(
+                f"The state in {folder} is in use by another simulator: end that one, or name "
+                "another --state."
+            ) from error
+        yield
+
+
+class Records:
+    """Of one kind, by name, in the order in which they were made. folder: made where it lacks.
+
+    needed: members without which a file there is none of ours.
+    """
+
+    def __init__(self, folder: Path, *needed: str) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            found = [(path, _read(path, needed)) for path in folder.glob(f"*{_SUFFIX}")]
+        except OSError as error:
+            raise PlatformFailed(
+                f"The state in {folder} cannot be read ({error.strerror}): name another --state."
+            ) from error
+        found.sort(key=lambda one: (one[1].get("CreationTime", 0), one[0].name))
+        self._records = {_name(path): record for path, record in found}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._records
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, name: str) -> Record | None:
+        """The record itself: whoever changes it puts it again."""
+        return self._records.get(name)
+
+    def values(self) -> tuple[Record, ...]:
+        """All of them."""
+        return tuple(self._records.values())
+
+    def put(self, name: str, record: Record) -> None:
+        """Keep this under the name. Raises PlatformFailed where it cannot be written."""
+        path = self._path(name)
+        beside = path.with_name(f".{path.name}.new")
+        try:
+            beside.write_text(json.dumps(record, indent=1))
+            os.replace(beside, path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise PlatformFailed(f"{path} cannot be written: {error.strerror}.") from error
+        self._records[name] = record
+
+    def remove(self, name: str) -> None:
+        """Nothing of that name is kept any more. Raises PlatformFailed where its file stays."""
+        path = self._path(name)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise PlatformFailed(f"{path} cannot be removed: {error.strerror}.") from error
+        self._records.pop(name, None)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / (urllib.parse.quote(name, safe="") + _SUFFIX)
+
+
+def newest_time(state: Path) -> float:
+    """The newest time in a state's records, seconds since the epoch; 0.0: none."""
+    newest = 0.0
+    for path in state.glob(f"*/*/*{_SUFFIX}"):
+        with suppress(PlatformFailed, OSError):
+            record = _read(path, ()) if path.parts[-3] in _SERVICES else {}
+            times = [record.get(name, 0.0) for name in _TIMES]
+            given = (at for at in times if isinstance(at, int | float) and at < _LATEST)
+            newest = max([newest, *given])
+    return newest
+
+
+def _name(path: Path) -> str:
+    return urllib.parse.unquote(path.name.removesuffix(_SUFFIX))
+
+
+def _read(path: Path, needed: Collection[str]) -> Record:
+    try:
+        record = json.loads(path.read_text())
+    except (ValueError, RecursionError) as error:
+        raise PlatformFailed(
+            f"{path} is no JSON ({error}): remove it, or name another --state."
+        ) from error
+    if not isinstance(record, dict):
+        raise PlatformFailed(f"{path} holds no record: remove it, or name another --state.")
+    lacking = [name for name in needed if name not in record]
+    if lacking or not isinstance(record.get("CreationTime", 0), int | float):
+        found = f"lacks {', '.join(lacking)}" if lacking else "has another CreationTime"
+        raise PlatformFailed(
+            f"{path} {found}, so it is none of ours: remove it, or name another --state."
+        )
+    return record

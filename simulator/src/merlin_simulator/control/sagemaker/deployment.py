@@ -1,0 +1,179 @@
+"""One endpoint as it is deployed: created, updated, scaled and deleted, one change at a time.
+
+An update is blue/green, as SageMaker's is: the fleets of the new configuration come up beside the
+old ones, take over all traffic when every instance is in service, and then the old ones answer what
+they have and go. When the new ones fail they go, and the old ones stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from merlin_simulator.errors import ArchiveUnavailable, ImageUnavailable, SimulatorError
+from merlin_simulator.hosting.endpoint import Endpoint, Share
+from merlin_simulator.hosting.fleet import Fleet
+from merlin_simulator.watch.events import EventLog
+from merlin_simulator.watch.view import FleetPart
+
+#: Service model: FailureReason has at most 1024 characters.
+_REASON_CHARACTERS = 1024
+
+
+class DeploymentFailed(Exception):
+    """Fleets did not come into service; the message is a FailureReason."""
+
+
+@dataclass
+class Production:
+    """A variant that is deployed: its instances, its weight and how its configuration has it."""
+
+    fleet: Fleet
+    weight: float
+    config: Mapping[str, Any]
+    image: str
+
+
+class MakeProduction(Protocol):
+    """Makes what a variant of a configuration is deployed as; no instance yet."""
+
+    async def __call__(
+        self,
+        endpoint_name: str,
+        variant: Mapping[str, Any],
+        model: Mapping[str, Any],
+        log: EventLog,
+        numbers: itertools.count[int],
+    ) -> Production:
+        """model: as it was created. Raises SimulatorError."""
+        ...
+
+
+class Deployment:
+    """The fleets of one endpoint."""
+
+    def __init__(self, endpoint_name: str, log: EventLog, make: MakeProduction) -> None:
+        self.endpoint_name, self.log = endpoint_name, log
+        self._make, self._numbers = make, itertools.count(1)
+        self.productions: dict[str, Production] = {}
+        self.endpoint: Endpoint | None = None
+        #: Of an update, by variant: those that come up, and those that have been taken over from.
+        self._coming: dict[str, Production] = {}
+        self._leaving: dict[str, Production] = {}
+
+    def deployed(self) -> Iterator[tuple[FleetPart, Production]]:
+        """Everything that has instances, and what it is to the endpoint's requests."""
+        yield from ((FleetPart.SERVING, one) for one in self.productions.values())
+        yield from ((FleetPart.COMING, one) for one in self._coming.values())
+        yield from ((FleetPart.LEAVING, one) for one in self._leaving.values())
+
+    async def deploy(
+        self,
+        variants: Sequence[Mapping[str, Any]],
+        models: Mapping[str, Mapping[str, Any]],
+        kept: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Bring these variants up, and let them take over.
+
+        models: as they were created, by name. kept: count and weight by variant.
+
+        Raises DeploymentFailed, or asyncio.CancelledError; what came is gone then.
+        """
+        self._coming = coming = dict[str, Production]()
+        try:
+            for variant in variants:
+                name = variant["VariantName"]
+                coming[name] = await self._made(variant, models)
+                coming[name].weight = kept.get(name, {}).get("weight", coming[name].weight)
+            await _all(self._scaled(one, count_of(one.config, kept)) for one in coming.values())
+        except BaseException:
+            await _uninterrupted(asyncio.gather(*(one.fleet.stop() for one in coming.values())))
+            raise
+        finally:
+            self._coming = {}
+        self._leaving = leaving = self.productions
+        self.productions = coming
+        self._switch()
+        try:
+            await _uninterrupted(asyncio.gather(*(one.fleet.stop() for one in leaving.values())))
+        finally:
+            self._leaving = {}
+
+    async def scale(self, counts: Mapping[str, int], weights: Mapping[str, float]) -> None:
+        """Other counts and weights. Raises DeploymentFailed; then the counts are as before."""
+        for name, weight in weights.items():
+            self.productions[name].weight = weight
+        self._switch()
+        await _all(self._scaled(self.productions[name], count) for name, count in counts.items())
+
+    async def stop(self) -> None:
+        """Nothing is left: instances answer what they have, then their containers end."""
+        await asyncio.gather(*(one.fleet.stop() for _, one in self.deployed()))
+        self.productions, self.endpoint = {}, None
+
+    def _switch(self) -> None:
+        shares = [Share(one.fleet.variant, one.weight) for one in self.productions.values()]
+        if self.endpoint is None:
+            self.endpoint = Endpoint(self.endpoint_name, shares, self.log)
+        else:
+            self.endpoint.switch(shares)
+
+    async def _made(
+        self, variant: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]
+    ) -> Production:
+        model = models[variant["ModelName"]]
+        try:
+            return await self._make(self.endpoint_name, variant, model, self.log, self._numbers)
+        except SimulatorError as error:
+            raise DeploymentFailed(str(error)[:_REASON_CHARACTERS]) from error
+
+    async def _scaled(self, production: Production, count: int) -> None:
+        try:
+            await production.fleet.scale(count)
+        except (ArchiveUnavailable, ImageUnavailable) as error:
+            raise DeploymentFailed(str(error)[:_REASON_CHARACTERS]) from error
+        except SimulatorError as error:
+            name = production.fleet.variant.name
+            # It begins and ends as SageMaker's.
+            begin = (
+                f"The primary container for production variant {name} did not pass the ping health "
+                "check. "
+            )
+            end = " Please check CloudWatch logs for this endpoint."
+            room = _REASON_CHARACTERS - len(begin) - len(end)
+            raise DeploymentFailed(begin + str(error)[:room] + end) from error
+
+
+def count_of(variant: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> int:
+    """How many instances a variant of a configuration comes up with, where some are kept."""
+    count: int = kept.get(variant["VariantName"], {}).get("count", variant["InitialInstanceCount"])
+    return count
+
+
+async def _all(work: Any) -> None:
+    """All of these side by side; the first failure ends the others, and is raised."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+async def _uninterrupted(work: Awaitable[Any]) -> None:
+    """To its end, also while this task is cancelled: nothing is left behind half ended."""
+    task = asyncio.ensure_future(work)
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled

@@ -1,0 +1,412 @@
+"""CreateEndpoint and what goes with it: each endpoint's record, and the change that it is in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from merlin_simulator.api.wire_errors import REGION
+from merlin_simulator.control.caller import Call
+from merlin_simulator.control.clock import Clock
+from merlin_simulator.control.errors import ServiceError
+from merlin_simulator.control.pages import filtered, page
+from merlin_simulator.control.records import Record, Records
+from merlin_simulator.control.sagemaker.deployment import (
+    Deployment,
+    DeploymentFailed,
+    MakeProduction,
+    count_of,
+)
+from merlin_simulator.control.sagemaker.endpoint_configs import EndpointConfigs
+from merlin_simulator.control.sagemaker.models import Models
+from merlin_simulator.control.sagemaker.names import (
+    already_there,
+    is_taken,
+    make_arn,
+    not_found,
+)
+from merlin_simulator.control.sagemaker.played import (
+    DESCRIBED,
+    Played,
+    check_idle,
+    describe_variants,
+    find_retained,
+    metrics_config,
+)
+from merlin_simulator.control.sagemaker.quotas import Quotas
+from merlin_simulator.control.sagemaker.tags import Tags
+from merlin_simulator.errors import EndpointNotFound, PlatformFailed
+from merlin_simulator.hosting.endpoint import Endpoint
+from merlin_simulator.watch.events import Event, EventLog
+
+_logger = logging.getLogger(__name__)
+
+_SORTS = {"Name": "EndpointName", "CreationTime": "CreationTime", "Status": "EndpointStatus"}
+_LISTED = ("EndpointName", "EndpointArn", "CreationTime", "LastModifiedTime", "EndpointStatus")
+
+
+@dataclass
+class Listeners:
+    """Who hears of endpoints: of each event of one, and that one is gone."""
+
+    event: list[Callable[[str, Event], None]] = field(default_factory=list)
+    deleted: list[Callable[[str], None]] = field(default_factory=list)
+
+
+class Endpoints:
+    """All endpoints of the control plane. log: hears of their changes."""
+
+    def __init__(
+        self,
+        records: Records,
+        tags: Tags,
+        clock: Clock,
+        configs: EndpointConfigs,
+        models: Models,
+        make: MakeProduction,
+        quotas: Quotas,
+        log: EventLog,
+    ) -> None:
+        self._records, self._tags, self._clock, self._configs = records, tags, clock, configs
+        self._models, self._make, self._quotas, self.log = models, make, quotas, log
+        self._played: dict[str, Played] = {}
+        self.listeners = Listeners()
+        #: Whether a variant of an endpoint is a scalable target: autoscaling says so.
+        self.is_scaled: Callable[[str, str], bool] = lambda *_: False
+
+    # -- for the runtime API, for scaling and for the page
+
+    def find(self, endpoint_name: str) -> Endpoint:
+        """What is invoked. Raises EndpointNotFound where none is in service yet."""
+        played = self._played.get(endpoint_name)
+        if played is None or played.deployment.endpoint is None or played.status == "Deleting":
+            raise EndpointNotFound(endpoint_name)
+        return played.deployment.endpoint
+
+    def played(self) -> tuple[Played, ...]:
+        """Every endpoint, in the order of their creation."""
+        return tuple(self._played.values())
+
+    def look(self, endpoint_name: str) -> Played | None:
+        """An endpoint, whatever its status; None: there is none."""
+        return self._played.get(endpoint_name)
+
+    def find_variant(self, endpoint_name: str, variant_name: str) -> Mapping[str, Any] | None:
+        """A variant's counts, weights and configuration as described; None: there is none."""
+        played = self._played.get(endpoint_name)
+        described = [] if played is None else describe_variants(played)
+        return next((one for one in described if one["VariantName"] == variant_name), None)
+
+    async def scale(self, endpoint_name: str, variant_name: str, count: int) -> None:
+        """Change a variant's number of instances, and wait until it is so.
+
+        Raises ServiceError where the endpoint is in another change, or may not have as many, and
+        DeploymentFailed.
+        """
+        played = self._of(endpoint_name, REGION)
+        check_idle(played, played.record["Region"])
+        self._check_counts(played, {variant_name: count})
+        self._begin(played, "Updating", self._scaled(played, {variant_name: count}, {}))
+        assert played.work is not None
+        await asyncio.shield(played.work)
+        if played.record.get("FailureReason"):
+            raise DeploymentFailed(played.record["FailureReason"])
+
+    def restore(self) -> None:
+        """Bring back every endpoint that was kept, as it was; those that were going are gone."""
+        for record in self._records.values():
+            if record["EndpointStatus"] == "Deleting":
+                self._forget(record)
+                continue
+            played = self._add(record)
+            if record["EndpointStatus"] == "Failed":
+                continue
+            self._begin(played, "Creating", self._created(played, record["Variants"]))
+
+    async def stop(self) -> None:
+        """The simulator ends: every instance with it; what is kept stays."""
+        await asyncio.gather(*(self._stopped(played) for played in self._played.values()))
+
+    # -- the calls
+
+    async def create(self, call: Call) -> Mapping[str, Any]:
+        """CreateEndpoint: answered at once, while the endpoint is Creating."""
+        members, name = call.members, call.members["EndpointName"]
+        if is_taken(name, self._records):
+            raise ServiceError(already_there("endpoint", name, call.region))
+        config = self._config(members["EndpointConfigName"], call.region)
+        self._tags.check(members.get("Tags", ()))
+        self._quotas.check(config["ProductionVariants"], self._in_use())
+        arn, now = make_arn("endpoint", name, call.region), self._clock.now()
+        record = {
+            "EndpointName": name,
+            "EndpointArn": arn,
+            "EndpointConfigName": config["EndpointConfigName"],
+            "EndpointStatus": "Creating",
+            "CreationTime": now,
+            "LastModifiedTime": now,
+            "Region": call.region,
+            "ProductionVariants": config["ProductionVariants"],
+            "Models": self._models_of(config, call.region),
+            "Variants": {},
+            **metrics_config(config),
+        }
+        self._tags.put(arn, members.get("Tags", ()))
+        self._records.put(name, record)
+        played = self._add(record)
+        self._begin(played, "Creating", self._created(played, {}))
+        return {"EndpointArn": arn}
+
+    async def describe(self, call: Call) -> Mapping[str, Any]:
+        """DescribeEndpoint."""
+        played = self._of(call.members["EndpointName"], call.region)
+        record = played.record
+        described = {key: record[key] for key in DESCRIBED if key in record}
+        if variants := describe_variants(played):
+            described["ProductionVariants"] = variants
+        if "Pending" in record:
+            described["PendingDeploymentSummary"] = record["Pending"]
+        return described
+
+    async def list(self, call: Call) -> Mapping[str, Any]:
+        """ListEndpoints."""
+        records = [played.record for played in self._played.values()]
+        if (status := call.members.get("StatusEquals")) is not None:
+            records = [record for record in records if record["EndpointStatus"] == status]
+        found = filtered(records, call.members, "EndpointName", _SORTS)
+        shown, token = page(found, call.members.get("NextToken"), call.members.get("MaxResults"))
+        endpoints = [{key: record[key] for key in _LISTED} for record in shown]
+        return {"Endpoints": endpoints, **({"NextToken": token} if token else {})}
+
+    async def update(self, call: Call) -> Mapping[str, Any]:
+        """UpdateEndpoint: answered at once, while the endpoint is Updating."""
+        members = call.members
+        played = self._of(members["EndpointName"], call.region)
+        check_idle(played, call.region)
+        if played.deployment.endpoint is None:
+            raise ServiceError(
+                f'Cannot update endpoint "{played.record["EndpointArn"]}": it is {played.status}. '
+                "Delete it and create it anew."
+            )
+        config = self._config(members["EndpointConfigName"], call.region)
+        self._check_scaled(played, config)
+        models, kept = self._models_of(config, call.region), find_retained(played, members)
+        wanted = [
+            {**variant, "InitialInstanceCount": count_of(variant, kept)}
+            for variant in config["ProductionVariants"]
+        ]
+        self._quotas.check(wanted, self._in_use())
+        if not members.get("RetainDeploymentConfig"):
+            played.record.pop("LastDeploymentConfig", None)
+            if "DeploymentConfig" in members:
+                played.record["LastDeploymentConfig"] = members["DeploymentConfig"]
+        self._begin(played, "Updating", self._updated(played, config, models, kept))
+        return {"EndpointArn": played.record["EndpointArn"]}
+
+    async def update_weights_and_capacities(self, call: Call) -> Mapping[str, Any]:
+        """UpdateEndpointWeightsAndCapacities: answered at once."""
+        played = self._of(call.members["EndpointName"], call.region)
+        check_idle(played, call.region)
+        counts, weights = dict[str, int](), dict[str, float]()
+        for desired in call.members["DesiredWeightsAndCapacities"]:
+            name = desired["VariantName"]
+            if name not in played.deployment.productions:
+                raise ServiceError(
+                    f'Could not find variant "{name}" of endpoint "{played.record["EndpointArn"]}".'
+                )
+            if (count := desired.get("DesiredInstanceCount")) is not None:
+                counts[name] = count
+            if (weight := desired.get("DesiredWeight")) is not None:
+                weights[name] = weight
+        self._check_counts(played, counts)
+        self._begin(played, "Updating", self._scaled(played, counts, weights))
+        return {"EndpointArn": played.record["EndpointArn"]}
+
+    async def delete(self, call: Call) -> None:
+        """DeleteEndpoint: answered at once; whatever it was doing ends."""
+        played = self._of(call.members["EndpointName"], call.region)
+        if played.status == "Deleting":
+            return
+        self._begin(played, "Deleting", self._deleted(played, played.work))
+
+    # -- what is done meanwhile
+
+    async def _created(self, played: Played, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        try:
+            record = played.record
+            await played.deployment.deploy(record["ProductionVariants"], record["Models"], kept)
+        except DeploymentFailed as error:
+            self._settle(played, "Failed", str(error))
+        else:
+            self._settle(played, "InService")
+
+    async def _updated(
+        self,
+        played: Played,
+        config: Record,
+        models: Mapping[str, Record],
+        kept: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        played.record["Pending"] = {
+            "EndpointConfigName": config["EndpointConfigName"],
+            "StartTime": self._clock.now(),
+            "ProductionVariants": [
+                {"VariantName": variant["VariantName"]} for variant in config["ProductionVariants"]
+            ],
+        }
+        try:
+            await played.deployment.deploy(config["ProductionVariants"], models, kept)
+        except DeploymentFailed as error:
+            self._settle(played, "InService", str(error))
+            return
+        played.record["EndpointConfigName"] = config["EndpointConfigName"]
+        played.record["ProductionVariants"] = config["ProductionVariants"]
+        played.record["Models"] = models
+        played.record.pop("MetricsConfig", None)
+        played.record |= metrics_config(config)
+        self._settle(played, "InService")
+
+    async def _scaled(
+        self, played: Played, counts: Mapping[str, int], weights: Mapping[str, float]
+    ) -> None:
+        try:
+            await played.deployment.scale(counts, weights)
+        except DeploymentFailed as error:
+            self._settle(played, "InService", str(error))
+        else:
+            self._settle(played, "InService")
+
+    async def _deleted(self, played: Played, before: asyncio.Task[None] | None) -> None:
+        if before is not None and not before.done():
+            before.cancel()
+            await asyncio.wait({before})
+        await played.deployment.stop()
+        self._forget(played.record)
+        self._played.pop(played.name, None)
+        self.log.tell("endpoint_deleted", endpoint=played.name)
+        for gone in self.listeners.deleted:
+            gone(played.name)
+
+    async def _stopped(self, played: Played) -> None:
+        """What is kept stays as it was before a change that is cut off; it comes back so."""
+        if played.work is not None and not played.work.done():
+            played.work.cancel()
+            await asyncio.wait({played.work})
+        await played.deployment.stop()
+
+    # -- records
+
+    def _add(self, record: Record) -> Played:
+        name = record["EndpointName"]
+        log = EventLog()
+        for heard in self.listeners.event:
+            log.listen(partial(heard, name))
+        played = Played(record, Deployment(name, log, self._make))
+        self._played[name] = played
+        return played
+
+    def _begin(self, played: Played, status: str, work: Coroutine[Any, Any, None]) -> None:
+        """Its work goes on in the background; what it fails with is told."""
+        played.record.pop("FailureReason", None)
+        self._note(played, status)
+        played.work = asyncio.create_task(work)
+        played.work.add_done_callback(lambda task: self._unexpected(played, task))
+
+    def _settle(self, played: Played, status: str, reason: str | None = None) -> None:
+        record = played.record
+        record.pop("Pending", None)
+        if reason is not None:
+            record["FailureReason"] = reason
+        record["Variants"] = {
+            name: {"count": one.fleet.wanted, "weight": one.weight}
+            for name, one in played.deployment.productions.items()
+        }
+        self._note(played, status)
+
+    def _note(self, played: Played, status: str) -> None:
+        played.record["EndpointStatus"] = status
+        played.record["LastModifiedTime"] = self._clock.now()
+        with self._told(played.name):
+            self._records.put(played.name, played.record)
+        reason = played.record.get("FailureReason")
+        self.log.tell("endpoint_status", endpoint=played.name, status=status, message=reason)
+
+    def _unexpected(self, played: Played, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("endpoint %s: a change failed", played.name, exc_info=error)
+            status = "InService" if played.deployment.endpoint is not None else "Failed"
+            words = f"The simulator failed ({type(error).__name__}: {error}); its log says where."
+            self._settle(played, status, words)
+
+    def _forget(self, record: Record) -> None:
+        with self._told(record["EndpointName"]):
+            self._records.remove(record["EndpointName"])
+            self._tags.forget(record["EndpointArn"])
+
+    @contextmanager
+    def _told(self, endpoint_name: str) -> Iterator[None]:
+        """What cannot be kept is told, and the endpoint goes on: a restart knows it as it was."""
+        try:
+            yield
+        except PlatformFailed as error:
+            self.log.tell("state_not_kept", endpoint=endpoint_name, message=str(error))
+
+    def _of(self, name: str, region: str) -> Played:
+        played = self._played.get(name)
+        if played is None:
+            raise ServiceError(not_found("endpoint", name, region))
+        return played
+
+    def _config(self, name: str, region: str) -> Record:
+        config = self._configs.find(name)
+        if config is None:
+            raise ServiceError(not_found("endpoint-config", name, region))
+        return config
+
+    def _models_of(self, config: Record, region: str) -> dict[str, Record]:
+        """By name. An endpoint has them for itself: they may be deleted while it runs."""
+        models = dict[str, Record]()
+        for variant in config["ProductionVariants"]:
+            name = variant["ModelName"]
+            model = self._models.find(name)
+            if model is None:
+                raise ServiceError(not_found("model", name, region))
+            models[name] = model
+        return models
+
+    def _check_counts(self, played: Played, counts: Mapping[str, int]) -> None:
+        """Raises ServiceError for numbers of instances that variants cannot have."""
+        more = list[Mapping[str, Any]]()
+        for name, count in counts.items():
+            if count < 1:
+                raise ServiceError(
+                    f"DesiredInstanceCount of variant {name} is {count}: expected at least 1."
+                )
+            one = played.deployment.productions[name]
+            more.append({**one.config, "InitialInstanceCount": count - one.fleet.wanted})
+        self._quotas.check(more, self._in_use())
+
+    def _check_scaled(self, played: Played, config: Record) -> None:
+        """AWS, "Update endpoints that use auto scaling": such a variant keeps its instance type."""
+        types = {one["VariantName"]: one["InstanceType"] for one in config["ProductionVariants"]}
+        for variant in played.record["ProductionVariants"]:
+            name, before = variant["VariantName"], variant["InstanceType"]
+            if types.get(name) != before and self.is_scaled(played.name, name):
+                raise ServiceError(
+                    f'The variant "{name}" is a scalable target of Application Auto Scaling: '
+                    f"deregister it before it is removed, or gets another instance type than "
+                    f"{before}."
+                )
+
+    def _in_use(self) -> Sequence[tuple[str, int]]:
+        """Instance types and how many of each are wanted by what runs, or comes up."""
+        return [
+            (one.config["InstanceType"], one.fleet.wanted)
+            for played in self._played.values()
+            for _, one in played.deployment.deployed()
+        ]

@@ -1,0 +1,175 @@
+"""A request's members held against botocore's service model, in AWS's own words.
+
+AWS's front ends check required members, enums, patterns, lengths and ranges before a service sees
+the call, and list every breach in one message. Clients check less: botocore sends what breaks a
+pattern. No I/O.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+
+from merlin_simulator.control.errors import ServiceError, Unserializable
+from merlin_simulator.control.members import read_time
+
+#: Of a refused value, so much is shown.
+_SHOWN_CHARACTERS = 200
+#: How many breaches a message lists at most.
+_LISTED = 10
+
+#: Smithy, "Simple types": bits beside the sign; the largest number, which NaN is not below.
+_WHOLE_BITS = {"integer": 31, "long": 63}
+_LARGEST = {"float": 3.4028234663852886e38, "double": sys.float_info.max}
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "boolean": (bool,),
+    "structure": (dict,),
+    "list": (list,),
+    "map": (dict,),
+    "timestamp": (int, float, str),
+}
+
+
+def check_members(shape: Shape | None, members: Mapping[str, Any]) -> None:
+    """Raise what AWS answers where members are not what the operation's input shape allows."""
+    if not isinstance(shape, StructureShape):
+        return
+    breaches = list(_structure(shape, members, ""))
+    if not breaches:
+        return
+    count = len(breaches)
+    errors = "1 validation error" if count == 1 else f"{count} validation errors"
+    raise ServiceError(f"{errors} detected: {'; '.join(breaches[:_LISTED])}")
+
+
+def _structure(shape: StructureShape, value: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name in shape.required_members:
+        if value.get(name) is None:
+            yield _breach(None, _below(path, name), "Member must not be null")
+    for name, member in shape.members.items():
+        if value.get(name) is not None:
+            yield from _member(member, value[name], _below(path, name))
+
+
+def _member(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    _check_type(shape, value, path)
+    if isinstance(shape, StructureShape):
+        yield from _structure(shape, value, path)
+    elif isinstance(shape, ListShape):
+        yield from _sized(shape, len(value), value, path)
+        for number, element in enumerate(value, 1):
+            yield from _member(shape.member, element, f"{path}.{number}.member")
+    elif isinstance(shape, MapShape):
+        yield from _sized(shape, len(value), value, path)
+        for key, element in value.items():
+            yield from _member(shape.key, key, f"{path}.key")
+            yield from _member(shape.value, element, f"{path}.value")
+    elif shape.type_name == "string":
+        yield from _string(shape, value, path)
+    elif shape.type_name in ("integer", "long", "float", "double"):
+        yield from _bounded(shape, value, value, path, "Member must have value {} than or equal to")
+
+
+def _check_type(shape: Shape, value: Any, path: str) -> None:
+    expected = _TYPES.get(shape.type_name)
+    is_boolean = isinstance(value, bool) and shape.type_name != "boolean"
+    if expected is not None and (
+        is_boolean or not isinstance(value, expected) or not _fits(shape.type_name, value)
+    ):
+        raise Unserializable(
+            f"{path} is {type(value).__name__} ({str(value)[:_SHOWN_CHARACTERS]!r}): "
+            f"expected {shape.type_name}."
+        )
+
+
+def _fits(type_name: str, value: Any) -> bool:
+    """Whether a value of a fitting kind can be one of that type."""
+    if type_name in _WHOLE_BITS:
+        return bool(-(2 ** _WHOLE_BITS[type_name]) <= value < 2 ** _WHOLE_BITS[type_name])
+    if type_name in _LARGEST:
+        return bool(-_LARGEST[type_name] <= value <= _LARGEST[type_name])
+    if type_name == "string":
+        # Half of a surrogate pair is no text.
+        return value.isascii() or not _SURROGATES.search(value)
+    if type_name == "timestamp":
+        try:
+            read_time(value)
+        except ValueError:
+            return False
+    return True
+
+
+def _string(shape: Shape, value: str, path: str) -> Iterator[str]:
+    if (enum := shape.metadata.get("enum")) and value not in enum:
+        yield _breach(value, path, f"Member must satisfy enum value set: [{', '.join(enum)}]")
+    yield from _sized(shape, len(value), value, path)
+    pattern = shape.metadata.get("pattern")
+    if pattern and not _pattern(pattern)(value):
+        yield _breach(value, path, f"Member must satisfy regular expression pattern: {pattern}")
+
+
+def _sized(shape: Shape, size: int, value: Any, path: str) -> Iterator[str]:
+    yield from _bounded(shape, size, value, path, "Member must have length {} than or equal to")
+
+
+def _bounded(shape: Shape, number: float, value: Any, path: str, words: str) -> Iterator[str]:
+    least, most = shape.metadata.get("min"), shape.metadata.get("max")
+    if least is not None and number < least:
+        yield _breach(value, path, f"{words.format('greater')} {least}")
+    if most is not None and number > most:
+        yield _breach(value, path, f"{words.format('less')} {most}")
+
+
+def _breach(value: Any, path: str, constraint: str) -> str:
+    shown = "null" if value is None else f"'{str(value)[:_SHOWN_CHARACTERS]}'"
+    return f"Value {shown} at '{path}' failed to satisfy constraint: {constraint}"
+
+
+def _below(path: str, name: str) -> str:
+    """AWS names members in camel case, from the outermost on."""
+    lower = name[:1].lower() + name[1:]
+    return f"{path}.{lower}" if path else lower
+
+
+@lru_cache
+def _pattern(pattern: str) -> Callable[[str], object]:
+    """Java's, as service models have them; one that Python does not read lets everything pass."""
+    translated = "".join(_translated(pattern))
+    try:
+        return re.compile(translated, re.DOTALL).fullmatch
+    except re.error:
+        return lambda _: True
+
+
+def _translated(pattern: str) -> Iterator[str]:
+    """Unicode's classes as Python writes them, within brackets and without."""
+    within = False
+    for part in _PARTS.findall(pattern):
+        if part in _CLASSES:
+            yield _CLASSES[part] if within else f"[{_CLASSES[part]}]"
+            continue
+        within = {"[": True, "]": False}.get(part, within)
+        yield part
+
+
+_PARTS = re.compile(r"\\p\{(?:L|N|Z|Print|ASCII|Alnum)\}|\\.|.", re.DOTALL)
+_CLASSES: Mapping[str, str] = {
+    r"\p{L}": r"A-Za-z\u00aa-\uffff",
+    r"\p{N}": r"\d",
+    r"\p{Z}": r"\s",
+    r"\p{Print}": r" -~",
+    r"\p{ASCII}": r"\x00-\x7f",
+    r"\p{Alnum}": r"a-zA-Z0-9",
+}

@@ -1,0 +1,309 @@
+"""What an instance does next with its models: pure decisions, of which holdings does the I/O.
+
+Each is a function of what is so now. While its step is done others come and go, so it is asked
+again after each, until it says DONE or GIVE_UP. The numbers of the branches are those of the cases
+above them; the first case that applies is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from merlin_simulator.instance.eviction import (
+    HeldModel,
+    choose_delete,
+    choose_unload,
+    choose_unloads,
+    expect_memory,
+    may_become_free,
+)
+from merlin_simulator.rules import CacheSetting
+from merlin_simulator.watch.view import ModelState
+
+#: What a container answers to a load or an unload, by the contract.
+LACKS_MEMORY = 507
+NOT_FOUND = 404
+ALREADY_LOADED = 409
+
+
+class Step(Enum):
+    """What is done next, where no other model has to be named for it."""
+
+    DONE = "there is room"
+    WAIT = "another model moves, and there may be room then"
+    EVICT = "another model must leave the memory first"
+    RETRY = "try again at once"
+    GIVE_UP = "there will be no room"
+
+
+@dataclass(frozen=True)
+class Unload:
+    """This model leaves the memory."""
+
+    target_model: str
+
+
+@dataclass(frozen=True)
+class Delete:
+    """This archive leaves the disk."""
+
+    target_model: str
+
+
+@dataclass(frozen=True)
+class EvictionTurn:
+    """While a model waits for another one to leave the memory.
+
+    spared: the model itself, and those that were asked to leave and did not. has_left: another one
+    has left since the model began to lack room. over: the deadline is past.
+    """
+
+    held: Sequence[HeldModel]
+    spared: Collection[str]
+    has_left: bool
+    over: bool
+
+
+def decide_eviction(
+    turn: EvictionTurn,
+) -> Unload | Literal[Step.DONE, Step.WAIT, Step.GIVE_UP]:
+    """Who leaves the memory for another model.
+
+    1. One has left: whoever made it do so.
+    2. One is loaded and nobody wants it: the least recently used is unloaded.
+    3. All are in use, and the time for waiting is over.
+    4. One is in use, loads or is being unloaded: it may be free later.
+    5. There is no other.
+    """
+    # 1.
+    if turn.has_left:
+        return Step.DONE
+    # 2.
+    idle = choose_unload(turn.held, turn.spared)
+    if idle is not None:
+        return Unload(idle)
+    # 3.
+    if turn.over:
+        return Step.GIVE_UP
+    # 4.
+    if may_become_free(turn.held, turn.spared):
+        return Step.WAIT
+    # 5.
+    return Step.GIVE_UP
+
+
+@dataclass(frozen=True)
+class MemoryTurn:
+    """Before a load. Bytes; used: None where it cannot be seen, needed: None where nobody knows.
+
+    loading: what the models need that come before it: are being loaded now and not in used yet, or
+    wait for room.
+    """
+
+    held: Sequence[HeldModel]
+    needed: int | None
+    loading: Sequence[int | None]
+    used: int | None
+    limit: int
+    threshold: float
+
+
+@dataclass(frozen=True)
+class UnloadAll:
+    """These models leave the memory, at the same time."""
+
+    target_models: tuple[str, ...]
+
+
+def decide_memory(
+    turn: MemoryTurn,
+) -> UnloadAll | Literal[Step.DONE, Step.WAIT, Step.EVICT]:
+    """Whether a model is loaded at once, or who leaves for it.
+
+    1. The memory cannot be seen: the container has the last word.
+    2. With what all that come are expected to need it stays below the threshold.
+    3. It will, when those have left that are leaving.
+    4. Some are loaded and nobody wants them: as many as are needed are unloaded at once, the least
+       recently used first; if all are too few, all.
+    5. None is idle, but some are leaving.
+    6. None is.
+    """
+    # 1.
+    if turn.used is None:
+        return Step.DONE
+    # 2.
+    coming = sum(expect_memory(needed, turn.held) for needed in (turn.needed, *turn.loading))
+    lack = turn.used + coming - int(turn.limit * turn.threshold)
+    if lack <= 0:
+        return Step.DONE
+    # 3.
+    moving = [model for model in turn.held if model.state is ModelState.UNLOADING]
+    lack -= sum(expect_memory(model.memory, turn.held) for model in moving)
+    if moving and lack <= 0:
+        return Step.WAIT
+    # 4.
+    if chosen := choose_unloads(turn.held, lack):
+        return UnloadAll(chosen)
+    # 5. and 6.
+    return Step.WAIT if moving else Step.EVICT
+
+
+@dataclass(frozen=True)
+class DiskTurn:
+    """After an archive came onto the disk. Bytes; used: its own needed among them."""
+
+    held: Sequence[HeldModel]
+    target_model: str
+    needed: int
+    used: int
+    budget: int | None
+
+
+def decide_disk(turn: DiskTurn) -> Delete | Literal[Step.DONE, Step.EVICT, Step.GIVE_UP]:
+    """What leaves the disk for an archive.
+
+    1. The disk is within its budget, or has none.
+    2. The archive is larger than the whole disk.
+    3. Another one is not loaded and nobody wants it: the least recently used is deleted.
+    4. All others are loaded or wanted: one must leave the memory before it can leave the disk.
+    """
+    # 1.
+    if turn.budget is None or turn.used <= turn.budget:
+        return Step.DONE
+    # 2.
+    if turn.needed > turn.budget:
+        return Step.GIVE_UP
+    # 3.
+    idle = choose_delete(turn.held, (turn.target_model,))
+    if idle is not None:
+        return Delete(idle)
+    # 4.
+    return Step.EVICT
+
+
+@dataclass(frozen=True)
+class FullDisk:
+    """After an archive found no place on the disk and was taken away again. Bytes.
+
+    others_then, others_now: whether other models were here before it was taken away, and are now;
+    those that are still brought included. over: the deadline is past.
+    """
+
+    needed: int
+    budget: int
+    others_then: bool
+    others_now: bool
+    over: bool
+
+
+def decide_after_full_disk(turn: FullDisk) -> Literal[Step.WAIT, Step.RETRY, Step.GIVE_UP]:
+    """Whether an archive that found no place is fetched once more.
+
+    1. It is larger than the whole disk, or was alone on it, or the time for waiting is over.
+    2. Others are here: not before one of them moves.
+    3. They have left meanwhile.
+    """
+    # 1.
+    if turn.needed > turn.budget or not turn.others_then or turn.over:
+        return Step.GIVE_UP
+    # 2.
+    if turn.others_now:
+        return Step.WAIT
+    # 3.
+    return Step.RETRY
+
+
+class Ended(Enum):
+    """How a load that the container did not answer with success has ended."""
+
+    LOADED = "it is loaded all the same"
+    LACKS_MEMORY = "another model must leave the memory first"
+    FAILED = "it is not loaded"
+
+
+def judge_load(status: int) -> Ended:
+    """By the container's status, 0: it did not answer.
+
+    1. The container has the model already: the answer to an earlier load was lost.
+    2. The container has no memory for it.
+    3. All else.
+    """
+    # 1.
+    if status == ALREADY_LOADED:
+        return Ended.LOADED
+    # 2.
+    if status == LACKS_MEMORY:
+        return Ended.LACKS_MEMORY
+    # 3.
+    return Ended.FAILED
+
+
+def is_unloaded(status: int) -> bool:
+    """Whether a model that was not unloaded with success is gone: the container knows it no more.
+
+    Otherwise it is still loaded, as far as anybody knows.
+    """
+    return status == NOT_FOUND
+
+
+class AfterUse(Enum):
+    """What becomes of a model that nobody wants any more, and nobody brings or removes."""
+
+    STAY = "it stays as it is"
+    FORGET = "its record goes"
+    UNLOAD = "it leaves the memory"
+    DELETE = "it leaves the disk"
+
+
+def decide_after_use(state: ModelState | None, cache: CacheSetting) -> AfterUse:
+    """By its state; None: nothing of it is here.
+
+    1. Nothing is here: callers may make up any number of names.
+    2. Models are cached.
+    3. They are not, and it is loaded; it is asked again when it is unloaded.
+    4. They are not, and it is on the disk.
+    """
+    # 1.
+    if state is None:
+        return AfterUse.FORGET
+    # 2.
+    if cache is not CacheSetting.DISABLED:
+        return AfterUse.STAY
+    # 3.
+    if state is ModelState.LOADED:
+        return AfterUse.UNLOAD
+    # 4.
+    return AfterUse.DELETE
+
+
+@dataclass(frozen=True)
+class MemoryBefore:
+    """Memory before a load, and the count of moves then: it says whether others moved too."""
+
+    used: int | None
+    moves: int
+
+
+def find_added_memory(before: MemoryBefore, used: int | None, moves: int) -> int | None:
+    """Bytes that a load has added, for a model without processes of its own; None: not known.
+
+    1. The memory was not seen before.
+    2. Others moved too: what was added may be theirs.
+    3. Others gave back as much.
+    4. It moved alone.
+    """
+    # 1.
+    if before.used is None:
+        return None
+    # 2.
+    if before.moves != moves:
+        return None
+    added = (used or 0) - before.used
+    # 3.
+    if added <= 0:
+        return None
+    # 4.
+    return added

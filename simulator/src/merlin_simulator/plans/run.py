@@ -1,0 +1,115 @@
+"""A plan from its settings to its answers. Here the rooms are joined; nothing is decided."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from merlin_simulator.measuring.page import write_picture
+from merlin_simulator.measuring.quantities import format_seconds, format_share
+from merlin_simulator.plans.candidates.answers import Plan
+from merlin_simulator.plans.candidates.trying import Advance, try_all
+from merlin_simulator.plans.errors import printable
+from merlin_simulator.plans.like import run_like
+from merlin_simulator.plans.output_files import check_place, make_folder, write_json, write_text
+from merlin_simulator.plans.reports import read_report
+from merlin_simulator.plans.settings.settings import PlanSettings
+from merlin_simulator.plans.table import write_plan
+from merlin_simulator.plans.traffic.making import make_traffic
+
+FORMAT = 1
+
+
+def plan_like(path: Path, json_path: Path | None) -> None:
+    """A replay once more. Raises PlanError."""
+    if json_path is not None:
+        check_place(json_path)
+    report = read_report(path)
+    with showing() as advance:
+        answer = run_like(report, lambda share: advance("the replay once more", share))
+    if json_path is not None:
+        write_json(json_path, answer)
+    latency = answer["latency_s"]
+    for kind in ("warm", "cold"):
+        if latency[kind]["count"]:
+            p50, p99 = (format_seconds(latency[kind][key] or 0.0) for key in ("p50", "p99"))
+            print(f"{kind}: {latency[kind]['count']} requests, p50 {p50}, p99 {p99}")
+    ratio = answer["hit_ratio"]
+    shown = "-" if ratio is None else format_share(ratio)
+    print(f"hit ratio {shown}, {answer['loading']['evictions']} evictions")
+
+
+def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = None) -> bool:
+    """Whether a candidate meets the goals; all of it is printed. Raises PlanError.
+
+    report: a folder for report.html, report.json and trade-off.svg.
+    """
+    if json_path is not None:
+        check_place(json_path)
+    if report is not None:
+        make_folder(report)
+    traffic = make_traffic(settings)
+    with showing() as advance:
+        found = try_all(settings, traffic, advance)
+    print(printable(write_plan(found)), end="")
+    if json_path is not None:
+        write_json(json_path, as_json(found))
+    if report is not None:
+        write_report(report, found)
+    return found.best is not None
+
+
+def as_json(found: Plan) -> dict[str, Any]:
+    """The whole tree; `format` changes when a field changes its meaning."""
+    return {"format": FORMAT, **asdict(found)}
+
+
+def write_report(folder: Path, found: Plan) -> None:
+    """Into a folder that is there. Raises UnusableFile."""
+    # Only here: matplotlib takes a second to import.
+    from merlin_simulator.plans.report.figures import draw_trade_off
+    from merlin_simulator.plans.report.page import write_plan_page
+
+    write_json(folder / "report.json", as_json(found))
+    write_text(folder / "trade-off.svg", write_picture(draw_trade_off(found).svg))
+    write_text(folder / "report.html", write_plan_page(found))
+    print(f"report: {folder / 'report.html'}")
+
+
+@contextmanager
+def showing() -> Iterator[Advance]:
+    """How far it is, on stderr: one line on a terminal, else one for each thing that is tried."""
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    told = ""
+
+    def advance(what: str, share: float) -> None:
+        nonlocal told
+        if on_terminal:
+            # Carriage return, the text, and nothing of the line before it (ANSI: erase to the end).
+            _say(f"\r{what}: {share:.0%}\x1b[K")
+        elif what != told:
+            _say(f"{what}\n")
+        told = what
+
+    try:
+        yield advance
+    finally:
+        if on_terminal:
+            _say("\r\x1b[K")
+
+
+def _say(progress: str) -> None:
+    """On stderr; where that is closed, or full, there is no progress to see, but a plan."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(progress)
+        sys.stderr.flush()
+    except OSError:
+        # Nor does the interpreter's end fail for what is left in it.
+        sys.stderr = io.StringIO()

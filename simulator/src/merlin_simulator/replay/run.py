@@ -1,0 +1,320 @@
+"""One replay from the archives to the report. Here the rooms are joined; nothing is decided."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
+from merlin_simulator.measuring.quantities import format_seconds, format_share
+from merlin_simulator.replay.errors import EndpointTrouble, Interrupted, UnusableReport
+from merlin_simulator.replay.local_endpoint import (
+    Scratch,
+    find_free_port,
+    make_up_command,
+    start_endpoint,
+)
+from merlin_simulator.replay.machine import describe_machine, find_versions
+from merlin_simulator.replay.observing import Observer, wait_until_in_service
+from merlin_simulator.replay.report.live_line import show
+from merlin_simulator.replay.report.summary import Setting, is_good, summarise
+from merlin_simulator.replay.settings import Settings
+from merlin_simulator.replay.traffic.asking import Asking
+from merlin_simulator.replay.traffic.copies import (
+    SUFFIX,
+    Advance,
+    Variant,
+    find_variants,
+    make_asking,
+    make_names,
+    write_copies,
+)
+from merlin_simulator.replay.traffic.load import Load
+from merlin_simulator.replay.traffic.runtime import Runtime
+from merlin_simulator.replay.traffic.samples import Recording
+from merlin_simulator.replay.traffic.schedule import plan, zipf_shares
+
+GOOD, NOT_GOOD = 0, 1
+
+#: AWS's start-up window in practice; the containers' own window ends before.
+START_S = 500.0
+#: An endpoint that somebody else runs answers within this, or is not there.
+ANSWER_S = 5.0
+#: For the stream to tell the end of requests that are answered.
+_EVENTS_S = 5.0
+#: Between two looks whether the endpoint's process lives.
+_LIVES_EVERY_S = 0.5
+
+#: What starts an endpoint for a folder of archives on a port; tests put another one in.
+Command = Callable[[Settings, Scratch, int], Sequence[str]]
+
+
+def replay(settings: Settings, report: Path, command: Command = make_up_command) -> int:
+    """All of it; the report's folder is made. Returns the exit code, raises ReplayError.
+
+    0 when everything that was planned was sent and each answer was right, 1 when not, 130 after an
+    interruption, of which there is a report if traffic had begun. When the traffic is over, SIGTERM
+    changes nothing: the endpoint stops, which takes a bounded time, and the report is written.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return _replayed(settings, report, command)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _replayed(settings: Settings, report: Path, command: Command) -> int:
+    names = make_names(settings.models)
+    variants = find_variants(settings.model, settings.request) if settings.model else ()
+    _make_folder(report, "--report")
+    logs = None if settings.endpoint else report / "logs"
+    with _endpoint(settings, names, variants, logs, command) as (url, gone):
+        recording = asyncio.run(_record(settings, names, make_asking(names, variants), url, gone))
+    setting = Setting(
+        settings,
+        [name + SUFFIX for name in names],
+        zipf_shares(settings.models, settings.zipf),
+        str(settings.model or "the replay's own, which answers its name"),
+        describe_machine(),
+        find_versions(logs),
+        max(1, len(variants)),
+    )
+    write_report(report, setting, recording)
+    if recording.interrupted == Interrupted.REASON:
+        return INTERRUPTED
+    return GOOD if is_good(recording) else NOT_GOOD
+
+
+def _make_folder(folder: Path, option: str) -> None:
+    """Make it, and see that files can be made in it: before the traffic, not after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UnusableReport(
+            f"{option} {folder}: no files can be written there ({error.strerror or error}); "
+            "name a folder that you may write to."
+        ) from error
+
+
+def make_archives(settings: Settings, folder: Path) -> None:
+    """The archives only, in a folder that is made, for an endpoint that somebody else runs."""
+    variants = find_variants(settings.model, settings.request) if settings.model else ()
+    _make_folder(folder, "--archives-only")
+    _write_archives(make_names(settings.models), variants, folder)
+
+
+def write_report(folder: Path, setting: Setting, recording: Recording) -> None:
+    """report.json and report.html."""
+    # Only here: matplotlib takes a second to import. By now nothing runs that would be left.
+    with leaving_at_once():
+        from merlin_simulator.replay.report.figures import draw_figures
+        from merlin_simulator.replay.report.page import format_shares, write_report_page
+
+    summary = summarise(setting, recording)
+    (folder / "report.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
+    (folder / "report.html").write_text(
+        write_report_page(summary, draw_figures(summary, recording)), "utf-8"
+    )
+    latency, ratio = summary["latency_s"], summary["hit_ratio"]
+    for kind in ("warm", "cold"):
+        if latency[kind]["count"]:
+            p50, p99 = format_seconds(latency[kind]["p50"]), format_seconds(latency[kind]["p99"])
+            _say(f"{kind}: {latency[kind]['count']} requests, p50 {p50}, p99 {p99}")
+    if spent := format_shares(summary["cold_parts_s"]):
+        _say(f"  cold requests waited for: {spent}")
+    _say(
+        f"hit ratio {'-' if ratio is None else format_share(ratio)}, "
+        f"{summary['loading']['evictions']} evictions, "
+        f"{sum(kind['count'] for kind in summary['failures'])} failures, "
+        f"{len(recording.not_sent)} not sent"
+    )
+    for kind in summary["failures"]:
+        _say(f"  {kind['count']} x {kind['name']}: {kind['example']}")
+    _say(f"report: {folder / 'report.html'}")
+
+
+@contextmanager
+def _endpoint(
+    settings: Settings,
+    names: tuple[str, ...],
+    variants: tuple[Variant, ...],
+    logs: Path | None,
+    command: Command,
+) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    """(url, what says why it is gone) of the given endpoint, or of one made for this replay."""
+    if settings.endpoint or logs is None:
+        assert settings.endpoint is not None, "an endpoint of ours has logs"
+        yield settings.endpoint.url, lambda: None
+        return
+    logs.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="replay-") as folder:
+        scratch = Scratch(Path(folder) / "archives", Path(folder) / "endpoint")
+        for directory in (scratch.archives, scratch.work):
+            directory.mkdir()
+        _write_archives(names, variants, scratch.archives)
+        port = find_free_port()
+        try:
+            with start_endpoint(
+                command(settings, scratch, port), port, logs / "endpoint.log"
+            ) as endpoint:
+                yield endpoint.url, endpoint.gone
+        finally:
+            for written in scratch.work.glob("*.log"):
+                shutil.copyfile(written, logs / written.name)
+
+
+def _write_archives(names: tuple[str, ...], variants: tuple[Variant, ...], folder: Path) -> None:
+    began = time.monotonic()
+    with _progress("archives", len(names)) as advance:
+        write_copies(names, variants, folder, advance)
+    _say(f"{len(names)} archives made in {format_seconds(time.monotonic() - began)}")
+
+
+@contextmanager
+def _progress(title: str, total: int) -> Iterator[Advance]:
+    """A bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from tqdm import tqdm  # only people at a terminal pay for its import
+
+    with tqdm(total=total, desc=title, leave=False) as bar:
+        yield bar.update
+
+
+@dataclass
+class _Stop:
+    """Set once, with the first reason."""
+
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    reason: str | None = None
+
+    def set(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self.event.set()
+
+
+async def _record(
+    settings: Settings,
+    names: tuple[str, ...],
+    asking: Asking,
+    url: str,
+    gone: Callable[[], str | None],
+) -> Recording:
+    """The traffic on an endpoint that may still be starting."""
+    shares = zipf_shares(settings.models, settings.zipf)
+    arrivals = plan(settings.rps, settings.duration_s, shares, settings.seed)
+    runtime = Runtime(url, settings.endpoint_name)
+    load = Load(runtime, asking, [name + SUFFIX for name in names], settings.outstanding)
+    observer = Observer(url, settings.endpoint_name)
+    if not settings.endpoint:
+        _say(f"endpoint {settings.endpoint_name} starts; its page: {url}/")
+    try:
+        async with _stopping(gone) as stop:
+            await _until_ready(observer, settings, gone, stop)
+            await observer.begin()
+            started_at = time.time()
+            _say(f"traffic: {len(arrivals)} requests in {settings.duration_s:g} s")
+            async with _beside(show(load, observer, settings.duration_s)):
+                await load.run(arrivals, stop.event)
+            elapsed = load.elapsed
+            await _wait_for_events(load, observer, gone)
+    finally:
+        await observer.close()
+        await runtime.close()
+    return Recording(
+        started_at,
+        elapsed,
+        load.planned,
+        load.samples,
+        load.not_sent,
+        observer.events,
+        observer.looks,
+        observer.missed,
+        stop.reason,
+    )
+
+
+async def _until_ready(
+    observer: Observer, settings: Settings, gone: Callable[[], str | None], stop: _Stop
+) -> None:
+    name = settings.endpoint_name
+    began = time.monotonic()
+    # Ours takes its time, and is known to be there by its process.
+    answer_s = ANSWER_S if settings.endpoint else START_S
+
+    def waiting(states: str) -> None:
+        if settings.endpoint:
+            _say(f"waiting until every instance is in service: {states}")
+
+    await wait_until_in_service(
+        observer, name, lambda: stop.reason or gone(), START_S, answer_s, waiting
+    )
+    took = format_seconds(time.monotonic() - began)
+    # Ours alone has just been started, and its page was told then.
+    waited = f"; its page: {settings.endpoint.url}/" if settings.endpoint else f" after {took}"
+    _say(f"endpoint {name} is in service{waited}")
+
+
+async def _wait_for_events(load: Load, observer: Observer, gone: Callable[[], str | None]) -> None:
+    if gone() is None:
+        ids = {sample.request_id for sample in load.samples if sample.request_id}
+        await observer.heard_of(ids, _EVENTS_S)
+
+
+@asynccontextmanager
+async def _stopping(gone: Callable[[], str | None]) -> AsyncIterator[_Stop]:
+    """Ctrl-C, SIGTERM and the endpoint's end stop the traffic; a second Ctrl-C stops at once."""
+    stop, loop = _Stop(), asyncio.get_running_loop()
+
+    def interrupt(number: signal.Signals) -> None:
+        stop.set(Interrupted.REASON)
+        if number == signal.SIGINT:
+            loop.remove_signal_handler(number)
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, interrupt, number)
+    try:
+        async with _beside(_watch(gone, stop)):
+            yield stop
+    except EndpointTrouble as trouble:
+        if stop.reason == Interrupted.REASON:
+            raise Interrupted from trouble
+        raise
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+async def _watch(gone: Callable[[], str | None], stop: _Stop) -> None:
+    while (reason := gone()) is None:  # noqa: ASYNC110 # a process that ends sets no event
+        await asyncio.sleep(_LIVES_EVERY_S)
+    stop.set(reason)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """The work goes on for as long as the block lasts."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)

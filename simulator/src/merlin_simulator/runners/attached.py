@@ -1,0 +1,205 @@
+"""Containers that run already, at addresses: docker compose's services."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import shutil
+import socket
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from merlin_simulator.errors import ContainerFailed
+from merlin_simulator.hosting.variant import Variant
+from merlin_simulator.instance.container_client import ContainerClient, InstanceGone
+from merlin_simulator.instance.instance import Instance
+from merlin_simulator.rules import Rules
+from merlin_simulator.runners.attachment import Attachment
+from merlin_simulator.runners.health import keep_watch
+from merlin_simulator.watch.view import InstanceState
+
+#: How often a container is asked for its models until it says them, and the pause between.
+_LISTINGS, _LISTING_PAUSE_S = 3, 0.5
+#: Why a model that an earlier simulator had loaded is unloaded.
+_LEFT_OVER = "left over"
+_NOT_FOUND = 404
+
+_logger = logging.getLogger(__name__)
+
+
+class AttachedInstances:
+    """The containers behind one url: as many as its host name has addresses."""
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        make_instance: Callable[[str, str, Attachment], Instance],
+        variant: Variant,
+        rules: Rules,
+    ) -> None:
+        self._attachment, self._make_instance = attachment, make_instance
+        self._variant, self._rules = variant, rules
+        self._watched: dict[str, asyncio.Task[None]] = {}
+        self._instances: dict[str, Instance] = {}
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._unknown = False
+
+    async def run(self) -> None:
+        """Look at the addresses now and then, until cancelled."""
+        try:
+            await self._look()
+            urls = (instance.client.url for instance in self._instances.values())
+            kept = {self._place(url).root.name for url in urls}
+            await asyncio.to_thread(_forget_replicas, self._attachment.root, kept)
+            while True:
+                await self._look()
+                await asyncio.sleep(self._rules.resolve_every_s)
+        finally:
+            tasks = [*self._watched.values(), *self._leaving.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """The containers are not ours to stop."""
+
+    async def _look(self) -> None:
+        for watch in self._watched.values():
+            if watch.done():
+                watch.result()  # it ends by failing only
+        urls = await self._urls()
+        # One that is still leaving empties its folder first: it joins at a later look.
+        new = [name for name in urls if name not in {*self._instances, *self._leaving}]
+        await asyncio.gather(*(self._join(name, urls[name]) for name in new))
+        for name, instance in list(self._instances.items()):
+            # A name may be away from the DNS for a moment: only one that does not answer leaves.
+            if name not in urls and instance.state is not InstanceState.IN_SERVICE:
+                self._leave(name, instance)
+
+    async def _urls(self) -> dict[str, str]:
+        """Instance names and urls, by address."""
+        parts = urlsplit(self._attachment.url)
+        host, port = parts.hostname or "", parts.port or 80
+        if _is_address(host):
+            return {f"[{host}]:{port}" if ":" in host else f"{host}:{port}": self._attachment.url}
+        return {
+            f"{host}-{address}": urlunsplit(("http", f"{address}:{port}", "", "", ""))
+            for address in await self._addresses(host, port)
+        }
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """Of the host, by IPv4: by both, a container would be two instances."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host, port, family=socket.AF_INET, type=socket.SOCK_STREAM
+            )
+        except (OSError, UnicodeError) as error:
+            if not self._unknown:
+                _logger.warning(
+                    "--instance %s: its host has no IPv4 address (%s); it is looked for every %g s",
+                    self._attachment.url,
+                    error,
+                    self._rules.resolve_every_s,
+                )
+            self._unknown = True
+            return []
+        self._unknown = False
+        return sorted({str(address[0]) for *_, address in found})
+
+    async def _join(self, name: str, url: str) -> None:
+        """The folder is emptied here, so what the container has of it is unloaded before."""
+        place = self._place(url)
+        await self._unload_left_over(name, url)
+        instance = await asyncio.to_thread(self._make_instance, name, url, place)
+        self._instances[name] = instance
+        self._variant.join(instance)
+        instance.tell("instance_starting", pid=None)
+        self._watched[name] = asyncio.create_task(self._watch(instance))
+
+    def _place(self, url: str) -> Attachment:
+        """Replicas share one volume: each has a folder of its own in it, named by its address."""
+        attachment, address = self._attachment, urlsplit(url).hostname or ""
+        if url == attachment.url:
+            return attachment
+        return replace(
+            attachment, root=attachment.root / address, seen_as=attachment.seen_as / address
+        )
+
+    async def _watch(self, instance: Instance) -> None:
+        """A container that failed may be started again by whoever runs it: watched all the same."""
+        while True:
+            await keep_watch(instance, self._rules, multi_model=True)
+            instance.start()
+
+    async def _unload_left_over(self, name: str, url: str) -> None:
+        """A container may outlive the simulator that loaded its models: it is this endpoint's."""
+        client = ContainerClient(url, self._rules)
+        try:
+            for model_name in sorted(await _listed(client)):
+                await self._unload(name, client, model_name)
+        except InstanceGone:
+            pass  # it does not run yet, so it has none
+        finally:
+            await client.close()
+
+    async def _unload(self, name: str, client: ContainerClient, model_name: str) -> None:
+        tell, start = partial(self._variant.log.tell, instance=name), time.monotonic()
+        tell("unload_started", target_model=model_name, reason=_LEFT_OVER)
+        try:
+            await client.unload(model_name, model_name)
+        except (ContainerFailed, InstanceGone) as error:
+            status = error.status if isinstance(error, ContainerFailed) else 0
+            if status != _NOT_FOUND:
+                tell("unload_failed", target_model=model_name, status=status, message=str(error))
+                return
+        seconds = time.monotonic() - start
+        tell("unloaded", target_model=model_name, seconds=seconds, reason=_LEFT_OVER)
+
+    def _leave(self, name: str, instance: Instance) -> None:
+        self._watched.pop(name).cancel()
+        instance.end("its address is gone", InstanceState.STOPPED)
+        del self._instances[name]
+        self._variant.leave(name)
+        self._leaving[name] = asyncio.create_task(self._let_go(name, instance))
+
+    async def _let_go(self, name: str, instance: Instance) -> None:
+        """Its requests end in their own time, then its connections are closed; no folder stays."""
+        try:
+            await instance.wait_until_idle(self._rules.invoke_timeout_s)
+        finally:
+            await instance.close()
+        place = self._place(instance.client.url)
+        if place != self._attachment:
+            await asyncio.to_thread(shutil.rmtree, place.root, ignore_errors=True)
+        del self._leaving[name]
+
+
+def _is_address(host: str) -> bool:
+    with suppress(ValueError):
+        ipaddress.ip_address(host)
+        return True
+    return False
+
+
+async def _listed(client: ContainerClient) -> frozenset[str]:
+    """What the container has; nothing where it does not say it, which its health tells of."""
+    for _ in range(_LISTINGS):
+        with suppress(ContainerFailed):
+            listed = await client.loaded()
+            if listed is not None:
+                return listed
+        await asyncio.sleep(_LISTING_PAUSE_S)
+    return frozenset()
+
+
+def _forget_replicas(root: Path, kept: Collection[str]) -> None:
+    """Remove what replicas of an earlier run left in a shared volume; those of now are kept."""
+    for path in root.iterdir() if root.is_dir() else ():
+        if _is_address(path.name) and path.name not in kept:
+            shutil.rmtree(path, ignore_errors=True)

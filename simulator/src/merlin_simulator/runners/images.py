@@ -1,0 +1,206 @@
+"""The images of containers: found on the engine, or pulled; why one cannot be had, in words."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from docker.errors import APIError, ImageNotFound
+from docker.utils import parse_repository_tag
+
+from merlin_simulator.errors import ImageUnavailable, PlatformFailed
+from merlin_simulator.runners.engine import TROUBLE, Engine, said
+from merlin_simulator.threads import run_in_thread
+
+#: ECR's hosts: AWS, "Amazon ECR private registries".
+_ECR = re.compile(
+    r"\d{12}\.dkr[.-]ecr(-fips)?\.[a-z0-9-]+\.(amazonaws\.com(\.cn)?|on\.aws|on\.amazonwebservices"
+    r"\.com\.cn)/(?P<rest>\S+)"
+)
+#: Between two events of one pull.
+_TOLD_EVERY_S = 2.0
+#: What registries and engines say, in any case of letters.
+_NOT_THERE = (
+    "manifest unknown", "name unknown", "not found", "no such image", "invalid reference format",
+)  # fmt: skip
+_NO_RIGHT = (
+    "denied", "unauthorized", "no basic auth credentials", "authentication required", "forbidden",
+    "authorization",
+)  # fmt: skip
+#: Of a host, not of an image: "lookup HOST: no such host", "404 page not found" of another server.
+_NO_REGISTRY = ("no such host", "dial tcp", "page not found", "server misbehaving")
+
+
+class Fault(Enum):
+    """Why an image cannot be had."""
+
+    NOT_THERE = "not there"
+    NO_RIGHT = "no right"
+    NO_REGISTRY = "no registry"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An image as a model names it, for what is said when it cannot be had. role: an ARN."""
+
+    image: str
+    variant_name: str
+    role: str
+
+
+def fault_of(words: str) -> Fault:
+    """What an engine's words about a pull that failed mean.
+
+    Docker's own registry denies what does not exist, too: "does not exist or may require 'docker
+    login'". That is no right.
+    """
+    words = words.lower()
+    if any(word in words for word in _NO_REGISTRY):
+        return Fault.NO_REGISTRY
+    if any(word in words for word in _NOT_THERE):
+        return Fault.NOT_THERE
+    if any(word in words for word in _NO_RIGHT):
+        return Fault.NO_RIGHT
+    return Fault.NO_REGISTRY
+
+
+def reason_of(asked: Asked, words: str) -> str:
+    """A FailureReason that begins with SageMaker's words, where it has some for the fault.
+
+    Found in its users' reports: aws/amazon-sagemaker-examples#275, aws/deep-learning-containers#759
+    and, of CreateModel, aws-samples/easy-amazon-sagemaker-deployments#4.
+    """
+    fault = fault_of(words)
+    if fault is Fault.NO_RIGHT:
+        return (
+            f"The role '{asked.role}' does not have BatchGetImage permission for the image: "
+            f"'{asked.image}'. The engine says: {words}. Log in with docker login, or give the "
+            "engine an image of that name."
+        )
+    if fault is Fault.NOT_THERE:
+        return (
+            "Please make sure all images included in the model for the production variant "
+            f"{asked.variant_name} exist, and that the execution role used to create the model "
+            f"has permissions to access them. Requested image {asked.image} not found. The engine "
+            f"says: {words}."
+        )
+    return (
+        f"Image {asked.image} of production variant {asked.variant_name} could not be pulled: "
+        f"{words}. See that the engine and its registry run, name another one with --registry, or "
+        "give the engine an image of that name."
+    )
+
+
+def place_of(image: str, registry: str | None) -> str:
+    """Where it is pulled from: registry, HOST:PORT, stands for the hosts of ECR."""
+    found = _ECR.fullmatch(image)
+    return f"{registry}/{found['rest']}" if registry and found else image
+
+
+@dataclass
+class Images:
+    """What containers are made of. registry: HOST:PORT in the place of ECR's hosts."""
+
+    engine: Engine
+    registry: str | None
+    pull_s: float
+    _pulling: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+    async def have(self, asked: Asked, tell: Callable[..., None]) -> str:
+        """What the engine calls the image, which it has now; it is pulled where it has not.
+
+        From a registry that stands for ECR it is pulled each time, which takes nothing where it is
+        the same: an image that was pushed again is seen. Without the registry, what is there is
+        taken. tell: hears of it, as Instance.tell. Raises ImageUnavailable, or PlatformFailed
+        without an engine.
+        """
+        place = place_of(asked.image, self.registry)
+        async with self._pulling.setdefault(place, asyncio.Lock()):
+            if await self._has(asked, asked.image):
+                return asked.image
+            try:
+                await self._pulled(asked, place, tell)
+            except PullRefused as error:
+                words = str(error)
+                gone = fault_of(words) is Fault.NO_REGISTRY
+                if place == asked.image or not gone or not await self._has(asked, place):
+                    message = reason_of(asked, words)
+                    tell("image_pull_failed", image=asked.image, message=words)
+                    raise ImageUnavailable(message) from error
+            return place
+
+    async def _has(self, asked: Asked, name: str) -> bool:
+        try:
+            await run_in_thread(lambda: self.engine.client.images.get(name))
+        except ImageNotFound:
+            return False
+        except APIError as error:
+            raise ImageUnavailable(reason_of(asked, said(error))) from error
+        except TROUBLE as error:
+            raise PlatformFailed(f"The Docker engine does not answer: {said(error)}.") from error
+        return True
+
+    async def _pulled(self, asked: Asked, place: str, tell: Callable[..., None]) -> None:
+        start, ended = time.monotonic(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def progress(done: int, total: int) -> None:
+            loop.call_soon_threadsafe(
+                lambda: tell("image_pulling", image=asked.image, bytes=done, total=total)
+            )
+
+        tell("image_pull_started", image=asked.image)
+        try:
+            await asyncio.wait_for(
+                run_in_thread(lambda: self._pull(place, progress, ended)), self.pull_s
+            )
+        except asyncio.TimeoutError as error:
+            raise PullRefused(f"it was not pulled within {self.pull_s:g} s") from error
+        except TROUBLE as error:
+            raise PullRefused(said(error)) from error
+        finally:
+            ended.set()
+        tell("image_pulled", image=asked.image, seconds=time.monotonic() - start)
+
+    def _pull(self, place: str, tell: Callable[[int, int], None], ended: threading.Event) -> None:
+        """Blocks; the engine gives up a pull that nobody listens to."""
+        repository, tag = parse_repository_tag(place)
+        lines = self.engine.client.api.pull(
+            repository, tag=tag or "latest", stream=True, decode=True
+        )
+        follow_pull(lines, tell, ended.is_set)
+
+
+def follow_pull(
+    lines: Iterable[Mapping[str, Any]],
+    tell: Callable[[int, int], None],
+    ended: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """What the engine writes while it pulls. tell: bytes of all layers, there and in all.
+
+    Raises PullRefused.
+    """
+    layers = dict[str, tuple[int, int]]()
+    told = clock()
+    for line in lines:
+        if ended():
+            return
+        if "error" in line:
+            raise PullRefused(str(line["error"]).strip().rstrip("."))
+        detail = line.get("progressDetail") or {}
+        if line.get("status") == "Downloading" and "total" in detail:
+            layers[line.get("id", "")] = (detail.get("current", 0), detail["total"])
+        if layers and clock() - told >= _TOLD_EVERY_S:
+            told = clock()
+            tell(sum(done for done, _ in layers.values()), sum(all_ for _, all_ in layers.values()))
+
+
+class PullRefused(Exception):
+    """A pull failed; the message has the engine's words, without a full stop."""

@@ -1,0 +1,172 @@
+"""An instance whose container is kept going: started, watched, started again, stopped.
+
+What a container is, a process or one of an engine, its Lives know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Protocol
+
+from merlin_simulator.errors import PlatformFailed, SimulatorError
+from merlin_simulator.instance.instance import Instance
+from merlin_simulator.instance.memory import MemoryGauge, NoGauge
+from merlin_simulator.rules import Rules
+from merlin_simulator.runners.health import keep_watch
+from merlin_simulator.watch.view import InstanceState
+
+#: What is shown of a container's output when it ends by itself.
+_LAST_WORDS = 2000
+#: Before a container that ended is started again, times the number of its ends in a row.
+_PAUSE_S = 0.5
+
+
+class DoesNotStart(Exception):
+    """The container cannot be started; the message says what was said."""
+
+
+class Life(Protocol):
+    """A container from its start to its end."""
+
+    @property
+    def pid(self) -> int | None:
+        """Of its first process, as this machine sees it; None where it is not known."""
+
+    @property
+    def gauge(self) -> MemoryGauge:
+        """Reads its memory."""
+        ...
+
+    async def over(self) -> str:
+        """Until it has ended; how it did, such as "exit code 1"."""
+
+    async def stop(self, seconds: float) -> None:
+        """SIGTERM, and SIGKILL to the whole of it when it takes longer. It may have ended."""
+
+    async def kill(self) -> None:
+        """SIGKILL to whatever is left of it, now. Nothing of it remains."""
+
+
+class Lives(Protocol):
+    """Starts an instance's containers, one after the other."""
+
+    @property
+    def log(self) -> Path:
+        """What they write, all of them."""
+        ...
+
+    async def prepare(self, instance: Instance) -> None:
+        """Once, before the first. Raises SimulatorError where there can be none."""
+
+    async def begin(self, instance: Instance) -> Life:
+        """A container that was just started. Raises DoesNotStart."""
+        ...
+
+
+class KeptInstance:
+    """An instance whose container is started here; run() until stop()."""
+
+    def __init__(self, instance: Instance, lives: Lives, rules: Rules, multi_model: bool) -> None:
+        self.instance, self._lives, self._rules = instance, lives, rules
+        self._multi_model = multi_model
+        self._life: Life | None = None
+        self._starting = asyncio.Lock()
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Start the container, again when it ends, until stopped or its restarts are used up.
+
+        Raises PlatformFailed when it was never in service: the endpoint is not created, then. Or
+        what prepare raises.
+        """
+        await self._prepared()
+        ends, ever = 0, False
+        while not self._stopping:
+            served = await self._one_life()
+            ends = 1 if served else ends + 1
+            ever = ever or served
+            if self._stopping:
+                return
+            if ends > self._rules.restarts:
+                self._given_up(ends, ever)
+                return
+            self.instance.start()
+            await asyncio.sleep(_PAUSE_S * ends)
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL to the whole of it when it takes longer than the platform waits."""
+        self._stopping = True
+        self.instance.stop()
+        async with self._starting:
+            life = self._life
+        if life is not None:
+            await life.stop(self._rules.stop_s)
+
+    async def _prepared(self) -> None:
+        try:
+            await self._lives.prepare(self.instance)
+        except SimulatorError as error:
+            self.instance.fail(str(error))
+            raise
+
+    def _given_up(self, ends: int, ever: bool) -> None:
+        message = f"given up after {ends} ends in a row; the last: {self.instance.message}"
+        self.instance.fail(message)
+        if not ever:
+            raise PlatformFailed(f"{self.instance.name} was never healthy: {message}")
+
+    async def _one_life(self) -> bool:
+        """From its start to its end, which is told; whether it was ever in service."""
+        life, since = await self._begun(), time.monotonic()
+        if life is None:
+            return False
+        instance = self.instance
+        instance.holdings.memory.gauge = life.gauge
+        instance.tell("instance_starting", pid=life.pid)
+        watch = asyncio.create_task(keep_watch(instance, self._rules, self._multi_model))
+        over = asyncio.create_task(life.over())
+        try:
+            await asyncio.wait({watch, over}, return_when=asyncio.FIRST_COMPLETED)
+            if watch.done() and (error := watch.exception()) is not None:
+                instance.fail(f"it cannot be watched ({type(error).__name__}: {error})")
+            served = instance.state in (InstanceState.IN_SERVICE, InstanceState.UNHEALTHY)
+            late = instance.state is InstanceState.FAILED
+            if late:
+                await life.kill()
+            how = await over
+        finally:
+            watch.cancel()
+            over.cancel()
+            instance.holdings.memory.gauge = NoGauge()
+            # What is left of it: a process's children, or all of it when this was cancelled.
+            await life.kill()
+        if not late and not self._stopping:
+            instance.fail(self._end(how, time.monotonic() - since))
+        return served
+
+    async def _begun(self) -> Life | None:
+        """Its life; None where it does not start, which is told, or is not to start any more."""
+        async with self._starting:
+            if self._stopping:
+                return None
+            try:
+                self._life = await self._lives.begin(self.instance)
+            except DoesNotStart as error:
+                self.instance.fail(str(error))
+                return None
+            return self._life
+
+    def _end(self, how: str, seconds: float) -> str:
+        log = self._lives.log
+        words = _last_line(log) or "it wrote nothing"
+        return f"the container ended with {how} after {seconds:.1f} s: {words} ({log})"
+
+
+def _last_line(log: Path) -> str:
+    """The last line that says something, of the end of a log that may be long."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LAST_WORDS))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -1,0 +1,242 @@
+"""The page's routes: the page itself, an endpoint's state, its events as they happen, its health.
+
+The page of the only endpoint is at /, its data below /simulator/. Of many endpoints each has its
+page, the same files, at /simulator/endpoints/NAME/, and its data below that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from merlin_simulator.rules import Rules
+from merlin_simulator.watch.events import Event, EventLog
+from merlin_simulator.watch.page_answers import (
+    LIVE_HEADERS,
+    answer_json,
+    answer_page,
+    make_static_routes,
+)
+from merlin_simulator.watch.view import EndpointView, InstanceState, Viewed
+
+#: What a comment is sent after when nothing happens: proxies cut connections at 60 s and more.
+HEARTBEAT_S = 15.0
+
+#: Events that are written at once, so that a long backlog is some hundred kB at a time in memory.
+BATCH = 500
+
+#: What EventSource waits before it tries again, milliseconds.
+RETRY_MS = 1000
+
+#: Where the page of one of many endpoints is, and below it its data.
+ONE_OF_MANY = "/simulator/endpoints/{name}"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An endpoint that a page shows.
+
+    memory_threshold is drawn into the memory bars; None draws none. more: what else its state
+    says. run tells this endpoint's events from those of another one that had its name. Event
+    streams have no end of their own: they finish when ended is set.
+    """
+
+    endpoint: Viewed
+    log: EventLog
+    memory_threshold: float | None = Rules.memory_threshold
+    more: Callable[[], Mapping[str, Any]] = dict
+    run: str = field(default_factory=lambda: secrets.token_hex(4))
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def make_page_routes(
+    endpoint: Viewed,
+    log: EventLog,
+    ending: asyncio.Event | None = None,
+    memory_threshold: float | None = Rules.memory_threshold,
+    heartbeat_s: float = HEARTBEAT_S,
+) -> list[Route]:
+    """Every route that the page of the only endpoint needs, all of them GET.
+
+    Event streams have no end of their own, and a server that stops waits for its answers: whoever
+    runs the server sets ending when it begins to stop, and the streams finish at once. A reader
+    that takes nothing off its connection is left to the server's own time-out.
+    """
+    watched = Watched(endpoint, log, memory_threshold, ended=ending or asyncio.Event())
+    return [
+        Route("/", _index),
+        *make_static_routes(),
+        *_data_routes("/simulator", lambda _: watched, heartbeat_s),
+    ]
+
+
+def make_endpoint_routes(
+    find: Callable[[str], Watched | None], heartbeat_s: float = HEARTBEAT_S
+) -> list[Route]:
+    """The pages of endpoints that come and go, without the static files; all of them GET.
+
+    find: an endpoint by its name, None where there is none: asked at each request.
+    """
+
+    def named(request: Request) -> Watched | None:
+        return find(request.path_params["name"])
+
+    async def page(request: Request) -> Response:
+        return await _index(request) if named(request) is not None else _missing(request)
+
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(f"{request.url.path}/")
+
+    return [
+        Route(ONE_OF_MANY, redirect),
+        Route(f"{ONE_OF_MANY}/", page),
+        *_data_routes(ONE_OF_MANY, named, heartbeat_s),
+    ]
+
+
+def _data_routes(
+    below: str, find: Callable[[Request], Watched | None], heartbeat_s: float
+) -> list[Route]:
+    async def state(_: Request, watched: Watched) -> Response:
+        more = {"run": watched.run, "at": time.time(), "memory_threshold": watched.memory_threshold}
+        return answer_json({**to_json(watched.endpoint.view()), **more, **watched.more()})
+
+    async def events(request: Request, watched: Watched) -> Response:
+        position = _position(request, watched.run, watched.log.last)
+        frames = _frames(watched.log, position, watched.run, watched.ended, heartbeat_s)
+        return StreamingResponse(frames, media_type="text/event-stream", headers=LIVE_HEADERS)
+
+    async def health(_: Request, watched: Watched) -> Response:
+        answer = _health(watched.endpoint.view())
+        served = answer["status"] == InstanceState.IN_SERVICE.value
+        return answer_json(answer, 200 if served else 503)
+
+    async def targets(_: Request, watched: Watched) -> Response:
+        return answer_json(make_targets(watched.endpoint.view()))
+
+    def route(name: str, answer: Callable[[Request, Watched], Awaitable[Response]]) -> Route:
+        async def found(request: Request) -> Response:
+            watched = find(request)
+            return _missing(request) if watched is None else await answer(request, watched)
+
+        return Route(f"{below}/{name}", found)
+
+    return [
+        route("state", state),
+        route("events", events),
+        route("health", health),
+        route("targets", targets),
+    ]
+
+
+def _missing(request: Request) -> Response:
+    name = request.path_params["name"]
+    words = (
+        f"There is no endpoint {name}: it was deleted, or never created. / shows those there are."
+    )
+    return PlainTextResponse(words, 404, headers=LIVE_HEADERS)
+
+
+def to_json(view: EndpointView) -> dict[str, Any]:
+    """The view as JSON knows it: the dataclasses' field names, enums by value."""
+    return asdict(view, dict_factory=_plain)
+
+
+def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value.value if isinstance(value, Enum) else value for key, value in pairs}
+
+
+async def _index(_: Request) -> Response:
+    return answer_page("index.html")
+
+
+def make_targets(view: EndpointView) -> list[dict[str, Any]]:
+    """What Prometheus' http_sd_configs read: where each container answers, and which it is."""
+    return [
+        {
+            "targets": [urlsplit(instance.url).netloc],
+            "labels": {
+                "instance": instance.name,
+                "endpoint_name": view.endpoint_name,
+                "variant_name": instance.variant,
+            },
+        }
+        for instance in view.instances
+    ]
+
+
+def _health(view: EndpointView) -> dict[str, Any]:
+    """in service as soon as one instance is; what each of them does, and why."""
+    instances = {
+        instance.name: {"state": instance.state.value, "message": instance.message}
+        for instance in view.instances
+    }
+    served = any(instance.state is InstanceState.IN_SERVICE for instance in view.instances)
+    return {
+        "status": InstanceState.IN_SERVICE.value if served else "not in service",
+        "endpoint_name": view.endpoint_name,
+        "instances": instances,
+    }
+
+
+def _position(request: Request, run: str, last: int) -> int:
+    """The sequence number after which a reader goes on.
+
+    An id is SEQUENCE-RUN: numbers begin at 1 again when the simulator does, and a page that was
+    open meanwhile must not take the new run's first events for those it has. A bare number is
+    taken as it stands.
+    """
+    number, _, of_run = request.headers.get("last-event-id", "").partition("-")
+    if not (number.isascii() and number.isdigit() and len(number) < 20):
+        return 0
+    known = int(number) <= last and of_run in ("", run)
+    return int(number) if known else 0
+
+
+async def _frames(
+    log: EventLog, position: int, run: str, ended: asyncio.Event, heartbeat_s: float
+) -> AsyncIterator[str]:
+    """Events as server-sent events, a comment when it is quiet, until ended is set.
+
+    Nothing is queued for a reader: one that is slow is told later out of what the log keeps.
+    """
+    news = asyncio.Event()
+    stop = log.listen(lambda _: news.set())
+    try:
+        yield f"retry: {RETRY_MS}\n\n"
+        while not ended.is_set():
+            news.clear()
+            while events := log.since(position)[:BATCH]:
+                position = events[-1].sequence
+                yield "".join(_frame(event, run) for event in events)
+            if not await _either(news, ended, seconds=heartbeat_s):
+                yield ": nothing new\n\n"
+    finally:
+        stop()
+
+
+def _frame(event: Event, run: str) -> str:
+    data = json.dumps(event.as_json(), separators=(",", ":"))
+    return f"id: {event.sequence}-{run}\ndata: {data}\n\n"
+
+
+async def _either(*signals: asyncio.Event, seconds: float) -> bool:
+    """Whether one of the signals is set within that time."""
+    waiting = [asyncio.ensure_future(signal.wait()) for signal in signals]
+    try:
+        done, _ = await asyncio.wait(waiting, timeout=seconds, return_when="FIRST_COMPLETED")
+        return bool(done)
+    finally:
+        for future in waiting:
+            future.cancel()

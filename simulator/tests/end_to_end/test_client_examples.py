@@ -1,0 +1,86 @@
+"""examples/clients: each client that AWS or Triton gives, against real endpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulator.tests.support.simulator import simulator
+from tests.support.container import ROOT
+
+CLIENTS = ROOT / "examples/clients"
+DENSE = ROOT / "examples/merlin/dense"
+EXPECTED = json.loads((DENSE / "expected.json").read_text())["outputs"][0]["data"]
+CALL_TIMEOUT_S = 120.0
+
+pytestmark = [pytest.mark.tritonserver, pytest.mark.timeout(240)]
+
+
+def pack(repository: Path, archive: Path) -> None:
+    archive.parent.mkdir(exist_ok=True)
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(repository, ".")
+
+
+def run(environment: str, script: str, url: str, env: dict[str, str]) -> str:
+    done = subprocess.run(
+        [ROOT / environment / "bin/python", CLIENTS / script, url],
+        capture_output=True,
+        text=True,
+        timeout=CALL_TIMEOUT_S,
+        env=env,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a multi-model endpoint with one export."""
+    folder = tmp_path_factory.mktemp("shop")
+    pack(DENSE / "repository", folder / "models/dense.tar.gz")
+    named = ("--endpoint-name", "shop")
+    with simulator(folder / "models", folder / "log", *named, container=None) as running:
+        yield running.url
+
+
+def test_binary_tensors(shop: str, aws_environment: dict[str, str]) -> None:
+    """The numbers are Merlin's, and were written as text nowhere."""
+    said = run(".venv-aws", "binary_tensors.py", shop, aws_environment)
+    kind, _, numbers = said.partition(" (5,) ")
+    assert kind == "float32"
+    assert json.loads(numbers) == pytest.approx(EXPECTED, rel=1e-5)
+
+
+def test_sagemaker_sdk(shop: str, aws_environment: dict[str, str]) -> None:
+    said = run(".venv-aws", "sagemaker_sdk.py", shop, aws_environment)
+    name, _, numbers = said.strip().splitlines()[-1].partition(" ")
+    assert name == "click"
+    assert json.loads(numbers) == pytest.approx(EXPECTED, rel=1e-5)
+
+
+def test_sagemaker_core(shop: str, aws_environment: dict[str, str]) -> None:
+    """With a body of text; bytes are sagemaker_core's own mistake, which is not ours to hold."""
+    said = run(".venv-aws", "sagemaker_core_endpoint.py", shop, aws_environment)
+    (output,) = json.loads(said.strip().splitlines()[-1])["outputs"]
+    assert output["data"] == pytest.approx(EXPECTED, rel=1e-5)
+
+
+def test_an_answer_in_pieces(tmp_path: Path) -> None:
+    """They come one by one: the last a pause for each word behind the first."""
+    pack(CLIENTS / "streaming/repository", tmp_path / "models/words.tar.gz")
+    options = ("--single-model", "words.tar.gz", "--endpoint-name", "words")
+    settings = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate_stream"}
+    models, log = tmp_path / "models", tmp_path / "log"
+    with simulator(models, log, *options, container=None, environment=settings) as running:
+        said = run(".venv", "stream.py", running.url, {**os.environ})
+    seconds, words = zip(*(line.split(" s  ") for line in said.strip().splitlines()), strict=True)
+    assert words == ("ONE", "WORD", "AFTER", "THE", "OTHER")
+    assert float(seconds[-1]) - float(seconds[0]) > 0.6

@@ -1,0 +1,100 @@
+"""What operations read of a request: members of the service model, without nulls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.model import ServiceModel, Shape
+
+from merlin_simulator.control.errors import Unserializable
+from merlin_simulator.control.members import known_members
+from merlin_simulator.control.validation import check_members
+
+SHAPES: dict[str, Any] = {
+    "Input": {
+        "type": "structure",
+        "members": {
+            "Count": {"shape": "Count"},
+            "Long": {"shape": "Long"},
+            "Weight": {"shape": "Weight"},
+            "Target": {"shape": "Target"},
+            "Name": {"shape": "Name"},
+            "When": {"shape": "When"},
+            "Inner": {"shape": "Inner"},
+            "All": {"shape": "All"},
+            "Words": {"shape": "Words"},
+        },
+    },
+    "Inner": {"type": "structure", "members": {"Name": {"shape": "Name"}}},
+    "All": {"type": "list", "member": {"shape": "Inner"}},
+    "Words": {"type": "map", "key": {"shape": "Name"}, "value": {"shape": "Name"}},
+    "Count": {"type": "integer"},
+    "Long": {"type": "long"},
+    "Weight": {"type": "float"},
+    "Target": {"type": "double"},
+    "Name": {"type": "string"},
+    "When": {"type": "timestamp"},
+}
+
+
+@pytest.fixture(scope="module")
+def shape() -> Shape:
+    operations = {"Do": {"name": "Do", "input": {"shape": "Input"}}}
+    model = ServiceModel({"metadata": {}, "operations": operations, "shapes": SHAPES})
+    found = model.operation_model("Do").input_shape
+    assert found is not None
+    return found
+
+
+def test_nulls_and_strangers_are_not_there(shape: Shape) -> None:
+    members = {
+        "Name": None,
+        "Stranger": 1,
+        "Inner": {"Name": "a", "Stranger": [1]},
+        "All": [{"Name": None}, {"Name": "b", "x": None}],
+        "Words": {"any": "thing"},
+    }
+    check_members(shape, members)
+    assert known_members(shape, members) == {
+        "Inner": {"Name": "a"},
+        "All": [{}, {"Name": "b"}],
+        "Words": {"any": "thing"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("when", "seconds"),
+    [
+        (1.5, 1.5),
+        ("1.5", 1.5),
+        ("1970-01-02", 86400.0),
+        ("1970-01-01T01:00:00Z", 3600.0),
+        ("1970-01-01T01:00:00+01:00", 0.0),
+    ],
+)
+def test_times_are_seconds(shape: Shape, when: float | str, seconds: float) -> None:
+    check_members(shape, {"When": when})
+    assert known_members(shape, {"When": when}) == {"When": seconds}
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("Count", 2**31),
+        ("Count", -(2**31) - 1),
+        ("Long", 10**400),
+        ("Weight", 1e39),
+        ("Target", float("inf")),
+        ("Target", float("nan")),
+        ("Target", 10**400),
+        ("Name", "\ud800"),
+        ("When", "yesterday"),
+        ("When", 1e300),
+        ("When", 10**400),
+        ("When", "nan"),
+    ],
+)
+def test_what_no_value_of_the_type_is(shape: Shape, member: str, value: Any) -> None:
+    with pytest.raises(Unserializable, match=f"^{member.lower()} is "):
+        check_members(shape, {member: value})

@@ -1,0 +1,30 @@
+"""Quotas of instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from merlin_simulator.control.errors import ResourceLimitExceeded
+from merlin_simulator.control.sagemaker.quotas import Quotas
+
+QUOTAS = Quotas({"ml.c5.xlarge": 2})
+
+
+def variant(count: int) -> dict[str, Any]:
+    return {"InstanceType": "ml.c5.xlarge", "InitialInstanceCount": count}
+
+
+def test_all_variants_of_a_call_count_together() -> None:
+    QUOTAS.check([variant(1), variant(1)], [])
+    with pytest.raises(ResourceLimitExceeded, match="request delta of 2 Instances"):
+        QUOTAS.check([variant(1), variant(1)], [("ml.c5.xlarge", 1)])
+
+
+def test_fewer_instances_are_never_too_many() -> None:
+    QUOTAS.check([variant(-1)], [("ml.c5.xlarge", 5)])
+
+
+def test_other_types_have_none() -> None:
+    QUOTAS.check([{**variant(9), "InstanceType": "ml.m5.large"}], [])

@@ -1,0 +1,165 @@
+"""A fleet keeps its number of instances, whatever becomes of them meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from merlin_simulator.archives.folder import FolderArchives
+from merlin_simulator.assembly import Parts, Wanted
+from merlin_simulator.errors import PlatformFailed
+from merlin_simulator.hosting.fleet import Fleet
+from merlin_simulator.hosting.variant import Variant
+from merlin_simulator.instance.holdings import Budget
+from merlin_simulator.instance.instance import Instance
+from merlin_simulator.rules import Rules
+from merlin_simulator.runners.attachment import Attachment
+from merlin_simulator.watch.events import EventLog
+
+WAIT_S = 60.0
+RULES = replace(Rules(), cold_wait_s=1.0, invoke_timeout_s=1.0)
+
+
+@dataclass
+class Machine:
+    """Serves at once, or waits for come; ends when it is given up."""
+
+    instance: Instance
+    come: asyncio.Event = field(default_factory=asyncio.Event)
+    given_up: asyncio.Event = field(default_factory=asyncio.Event)
+    fails: bool = False
+    stopped: bool = False
+
+    async def run(self) -> None:
+        """Until given up."""
+        if self.fails:
+            raise PlatformFailed("never healthy")
+        await self.come.wait()
+        self.instance.serve(0.0)
+        await self.given_up.wait()
+        self.instance.fail("given up")
+
+    async def stop(self) -> None:
+        """Told."""
+        self.stopped = True
+
+
+class Machines:
+    """Makes machines; the next ones are as serving and failing say. gate: makes wait for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.made: list[Machine] = []
+        self.forgotten: list[str] = []
+        self.serving, self.failing = True, False
+        self.gate = threading.Event()
+        self.gate.set()
+        store, log = FolderArchives(folder), EventLog()
+        self._parts = Parts(Wanted("shop", RULES, Budget(None, None), folder), store, log)
+        self._attachment = Attachment("http://127.0.0.1:9", folder, folder)
+        names = (f"all-{number}" for number in itertools.count(1))
+        variant = Variant("shop", True, "", RULES, log)
+        self.fleet = Fleet(variant, self._make, names, self.forgotten.append)
+
+    def _make(self, name: str, _: Callable[[], bool]) -> Machine:
+        assert self.gate.wait(WAIT_S)
+        instance = self._parts.attached(name, "http://127.0.0.1:9", self._attachment)
+        machine = Machine(instance, fails=self.failing)
+        if self.serving:
+            machine.come.set()
+        self.made.append(machine)
+        return machine
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Machines:
+    """None yet."""
+    return Machines(tmp_path)
+
+
+async def until(holds: Callable[[], bool], what: str) -> None:
+    async def seen() -> None:
+        while not holds():  # noqa: ASYNC110 - the state of another program's making
+            await asyncio.sleep(0.01)
+
+    try:
+        await asyncio.wait_for(seen(), WAIT_S)
+    except asyncio.TimeoutError:
+        raise AssertionError(f"it never happened: {what}") from None
+
+
+async def test_an_instance_that_ends_during_a_change_that_fails_is_replaced(
+    machines: Machines,
+) -> None:
+    fleet = machines.fleet
+    await fleet.scale(1)
+    machines.serving = False
+    growing = asyncio.create_task(fleet.scale(2))
+    await until(lambda: len(machines.made) == 2, "the second is made")
+    machines.made[0].given_up.set()
+    await until(lambda: len(machines.made) == 3, "the first is replaced by the change itself")
+    machines.serving = True
+    growing.cancel()
+    await asyncio.wait({growing})
+    assert fleet.wanted == 1
+    await until(lambda: fleet.in_service == 1, "another one is in service")
+    await fleet.stop()
+
+
+async def test_a_change_does_not_wait_for_a_replacement_that_does_not_come(
+    machines: Machines,
+) -> None:
+    fleet = machines.fleet
+    await fleet.scale(2)
+    machines.serving = False
+    machines.made[0].given_up.set()
+    await until(lambda: len(machines.made) == 3, "a replacement is made")
+    await asyncio.wait_for(fleet.scale(1), WAIT_S)
+    assert (fleet.wanted, fleet.in_service) == (1, 1)
+    await until(lambda: machines.made[2].stopped, "the replacement is let go of")
+    await fleet.stop()
+
+
+async def test_a_replacement_is_of_the_number_that_is_wanted_when_its_turn_comes(
+    machines: Machines,
+) -> None:
+    fleet = machines.fleet
+    await fleet.scale(1)
+    machines.made[0].given_up.set()
+    await until(lambda: fleet.in_service == 0, "it is gone")
+    machines.failing = True
+    with pytest.raises(PlatformFailed, match="never healthy"):
+        await fleet.scale(3)
+    machines.failing = False
+    await until(lambda: fleet.in_service == 1, "one comes")
+    assert fleet.wanted == 1
+    await fleet.stop()
+
+
+async def test_nothing_is_left_of_an_instance_that_was_being_made(machines: Machines) -> None:
+    fleet = machines.fleet
+    machines.gate.clear()
+    growing = asyncio.create_task(fleet.scale(1))
+    await asyncio.sleep(0)
+    growing.cancel()
+    await asyncio.wait({growing})
+    stopping = asyncio.create_task(fleet.stop())
+    machines.gate.set()
+    await asyncio.wait_for(stopping, WAIT_S)
+    assert machines.forgotten == [one.instance.name for one in machines.made]
+
+
+async def test_nothing_is_wanted_after_the_end(machines: Machines) -> None:
+    fleet = machines.fleet
+    await fleet.scale(1)
+    machines.serving = False
+    machines.made[0].given_up.set()
+    await until(lambda: len(machines.made) == 2, "a replacement is made")
+    await fleet.stop()
+    assert (fleet.wanted, fleet.variant.instances) == (0, ())
+    assert machines.made[1].stopped

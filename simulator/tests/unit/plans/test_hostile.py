@@ -1,0 +1,272 @@
+"""Files of somebody who means no good, and slips of the pen: one sentence, soon, and in bounds."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import Any
+
+import pytest
+
+from merlin_simulator.plans.calibration.from_metrics import make_figures_of_metrics
+from merlin_simulator.plans.calibration.from_verify import make_figures_of_verify
+from merlin_simulator.plans.errors import PlanError, UnusableFile, printable
+from merlin_simulator.plans.reports import read_report
+from merlin_simulator.plans.run import plan, plan_like
+from merlin_simulator.plans.settings.reading import read_settings
+
+REPLAY = Path(__file__).with_name("replays") / "busy/two-instances.json"
+DEMAND = "[demand]\nmodels = 5\nrps = 5\nhours = 0.01\n"
+ARCHIVES = '[[archives]]\nmemory = "100MB"\nload_s = 1.0\nservice_s = 0.01\n'
+INSTANCES = '[instances]\ntypes = ["ml.m5.xlarge"]\n'
+WHOLE = DEMAND + ARCHIVES + INSTANCES
+#: What no sentence is longer than, and one line.
+MOST_SENTENCE = 700
+
+
+def refusal(make: Callable[[], object]) -> str:
+    """The sentence that a plan is refused with."""
+    with pytest.raises(PlanError) as refused:
+        make()
+    said = str(refused.value)
+    assert len(said) < MOST_SENTENCE
+    assert "\n" not in said
+    return said
+
+
+def plan_of(tmp_path: Path, text: str | bytes) -> bool:
+    """Of a PLAN.toml, from beginning to end."""
+    path = tmp_path / "PLAN.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return plan(read_settings(path), tmp_path / "plan.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x=" + "[" * 40_000 + "]" * 40_000, "too deep"),
+        ("x=" + "{a=" * 5000 + "1" + "}" * 5000, "too deep"),
+        ("a" + ".a" * 49_000 + "=1", "found more than 500 dots"),
+        ("[" + '",".' * 20_000 + "a]", "found more than 500 dots"),
+        ("seed=" + "9" * 5000, "a number of thousands of digits"),
+        ("seed=0x" + "f" * 5000 + "\n" + WHOLE, "found a number of thousands of digits"),
+        (b"#" * 200_000, "more than 0.1 MB"),
+        (WHOLE.encode("utf-16"), "no text in UTF-8"),
+        ("[demand]\nmodels = 10000000\n" + ARCHIVES + INSTANCES, "from 1 to 100000"),
+        ("[demand]\nrps = 1e15\n" + ARCHIVES + INSTANCES, "from 0 to 1e+06"),
+        ("[demand]\nhours = 1e300\n" + ARCHIVES + INSTANCES, "from 0 to 100000"),
+        ("[demand]\nnew_models_a_day = 1e9\n" + ARCHIVES + INSTANCES, "at most 100,000"),
+        (DEMAND + "days_of_week = [0, 0, 0, 0, 0, 0, 1]\n" + ARCHIVES + INSTANCES, "rate of 0 in"),
+        (DEMAND + "days_of_week = [{a = 1}]\n" + ARCHIVES + INSTANCES, "expected numbers"),
+        (DEMAND + 'trace = "a\\u0000b"\n' + ARCHIVES + INSTANCES, "no readable file"),
+        (DEMAND + ARCHIVES + "concurrency = 1000000000\n" + INSTANCES, "from 1 to 10000"),
+        (DEMAND + ARCHIVES + 'disk = "' + "9" * 400 + 'TB"\n' + INSTANCES, "a size such as"),
+        (WHOLE + 'counts = "1-999999999999"\n', "numbers from 1 to 1000"),
+        (WHOLE + "counts = [1000000]\n", "numbers from 1 to 1000"),
+        (WHOLE + '[autoscaling]\ntarget = 1\nbounds = ["²-³"]\n', "the least and the most"),
+        (WHOLE + '[autoscaling]\ntarget = 1\nbounds = ["1-1000000"]\n', "up to 1000"),
+        (WHOLE + "[rules]\nmemory_threshold = 1e300\n", "from 0 to 1"),
+        ("seed = [1]\n" + WHOLE, "found a list of 1, expected a whole number"),
+        (
+            '[[instance_types]]\nname = "a\\u001b[2J\\nb"\ncores = 1\nmemory = "8GB"\n' + WHOLE,
+            "expected one line",
+        ),
+        (
+            DEMAND
+            + ARCHIVES
+            + '[instances]\ncounts = "1-1000"\ntypes = ['
+            + '"ml.m5.xlarge",\n' * 11
+            + "]\n",
+            "more than 10,000 candidates",
+        ),
+        (
+            "[demand]\nrps = 1e6\nhours = 1\n"
+            + ARCHIVES
+            + INSTANCES
+            + '[rules]\ncache = "Disabled"',
+            "expected at most 100,000,000",
+        ),
+        (
+            "[demand]\nmodels = 1\nrps = 1e6\nhours = 1\n"
+            '[[archives]]\nmemory = "1MB"\nload_s = 50\nservice_s = 1e-6\n' + INSTANCES,
+            "expected at most 2,000,000",
+        ),
+    ],
+)
+def test_a_plan_that_is_absurd(tmp_path: Path, text: str | bytes, said: str) -> None:
+    """Whatever is reckoned of it would take all the memory, or days; or it is a number of no
+    archive, no instance and no rate."""
+    assert said in refusal(lambda: plan_of(tmp_path, text))
+
+
+def test_many_numbers_are_no_key(tmp_path: Path) -> None:
+    """A distribution may have thousands of values."""
+    many = ", ".join(["0.25"] * 5000)
+    text = WHOLE.replace("service_s = 0.01", f"service_s = [{many}]")
+    assert plan_of(tmp_path, text)
+
+
+@pytest.mark.parametrize("key", ["trace", "cloudwatch", "report", "verify", "metrics"])
+def test_files_without_an_end(tmp_path: Path, key: str) -> None:
+    """They are read up to a bound."""
+    in_demand = key in ("trace", "cloudwatch")
+    demand = DEMAND + (f'{key} = "/dev/zero"\n' if in_demand else "")
+    archives = ARCHIVES if in_demand else f'[[archives]]\n{key} = "/dev/zero"\n'
+    assert "found " in refusal(lambda: plan_of(tmp_path, demand + archives + INSTANCES))
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("0,1\n1,1\n1e15,1\n", "expected at most 1,000,000 of them"),
+        ("-1e308,1\n1e308,1\n", "expected at most 1,000,000 of them"),
+        ("0,1e308\n1,1e308\n", "invocations a second"),
+    ],
+)
+def test_a_series_that_is_absurd(tmp_path: Path, rows: str, said: str) -> None:
+    """Two lines may stand for any number of periods."""
+    (tmp_path / "c.csv").write_text("time,invocations\n" + rows)
+    text = DEMAND + 'cloudwatch = "c.csv"\n' + ARCHIVES + INSTANCES
+    assert said in refusal(lambda: plan_of(tmp_path, text))
+
+
+def changed(whole: Any, way: tuple[str | int, ...], value: object) -> Any:
+    """With another value there."""
+    whole = copy.deepcopy(whole)
+    inner = whole
+    for key in way[:-1]:
+        inner = inner[key]
+    inner[way[-1]] = value
+    return whole
+
+
+def ways_of(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """To each member, and to the first of each list."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield (*way, key)
+            yield from ways_of(one, (*way, key))
+    elif isinstance(value, list) and value:
+        yield (*way, 0)
+        yield from ways_of(value[0], (*way, 0))
+
+
+@pytest.mark.parametrize(
+    "value", [-1, 1e308, 10**400, "\x1b[2J", [], {}, True, [None], float("nan"), float("inf")]
+)
+def test_reports_of_others(tmp_path: Path, value: object) -> None:
+    """Any member may be anything: a plan is made, or one sentence says what is wrong with it."""
+    report, path = json.loads(REPLAY.read_text()), tmp_path / "report.json"
+    report["settings"] |= {"duration_s": 1.0, "models": 3}
+    refusals = []
+    for way in ways_of(report):
+        if way[0] not in ("settings", "machine", "calibration"):
+            continue
+        path.write_text(json.dumps(changed(report, way, value)))
+        try:
+            plan_like(path, tmp_path / "plan.json")
+        except UnusableFile as error:
+            refusals.append(str(error))
+    assert refusals
+    assert max(map(len, refusals)) < MOST_SENTENCE
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"format": ' + "9" * 5000 + "}"])
+def test_json_that_nobody_reads(tmp_path: Path, text: str) -> None:
+    """Too deep, too many digits."""
+    path = tmp_path / "it.json"
+    path.write_text(text)
+    assert "expected a replay's report.json" in refusal(lambda: read_report(path))
+    assert "verify --format json" in refusal(lambda: make_figures_of_verify(path))
+
+
+@pytest.mark.parametrize("key", ["form", "p50_s", "p95_s", "load_s", "proportional_bytes"])
+def test_what_verify_cannot_have_said(tmp_path: Path, key: str) -> None:
+    """Of another type, below 0, beyond all time and all memory."""
+    cost = {"form": "f", "p50_s": 1, "p95_s": 2, "load_s": 3, "proportional_bytes": 4}
+    path = tmp_path / "verify.json"
+    values: tuple[object, ...] = (-1, 1e308, 10**400, [], {}, True)
+    for value in values:
+        path.write_text(json.dumps({"served_as": "f", "costs": [{**cost, key: value}]}))
+        assert f"costs[0].{key}: found" in refusal(lambda: make_figures_of_verify(path))
+
+
+@pytest.mark.parametrize(
+    ("memory", "counts"),
+    [("NaN", "123"), ("-5", "123"), ("1e400", "123"), ("1", "321"), ("1", ["1", "NaN", "3"])],
+)
+def test_metrics_that_lie(tmp_path: Path, memory: str, counts: str | list[str]) -> None:
+    """Memory that is none, buckets that count less than those below them."""
+    lines = [f'serve_model_memory_bytes{{model="a"}} {memory}']
+    for bound, count in zip(("0.1", "1", "+Inf"), counts, strict=True):
+        lines.append(f'serve_load_seconds_bucket{{stage="total",le="{bound}"}} {count}')
+        lines.append(f'serve_invocation_seconds_bucket{{part="total",le="{bound}"}} 1')
+    path = tmp_path / "metrics.txt"
+    path.write_text("\n".join([*lines, ""]))
+    assert "expected a container's /metrics" in refusal(lambda: make_figures_of_metrics(str(path)))
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:x/", "http://a b/", "http://[::1"])
+def test_addresses_that_are_none(address: str) -> None:
+    """One sentence."""
+    assert "found no answer" in refusal(lambda: make_figures_of_metrics(address))
+
+
+def test_a_page_without_an_end() -> None:
+    """It is left in the middle."""
+    with page_of(b"HTTP/1.1 200 OK\r\n\r\n", b"a 1\n" * 10_000) as address:
+        assert "more than 8 MB" in refusal(lambda: make_figures_of_metrics(address))
+
+
+def test_headers_without_an_end() -> None:
+    """Each of them comes in time, and the answer never does."""
+    with page_of(b"HTTP/1.1 200 OK\r\nName: ", b"x", every_s=0.01) as address:
+        assert "within 0.2 s" in refusal(lambda: make_figures_of_metrics(address, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\na 1\n", "996 bytes too early"),
+        (b"\x00\xff" * 10_000 + b"\r\n", "found no answer"),
+        (b"HTTP/1.1 302 No\r\nLocation: /\r\n\r\n", "infinite loop"),
+        (b"HTTP/1.1 302 No\r\nLocation: file:///etc/passwd\r\n\r\n", "not allowed"),
+    ],
+)
+def test_pages_that_are_none(answer: bytes, said: str) -> None:
+    """One sentence, of one line."""
+    with page_of(answer) as address:
+        assert said in refusal(lambda: make_figures_of_metrics(address))
+
+
+def test_what_is_printed_moves_no_cursor() -> None:
+    """Whatever stands in somebody's file."""
+    assert printable("a\x1b[2J\u202eb\x9b\n") == "a\\x1b[2J\\u202eb\\x9b\n"
+
+
+@contextmanager
+def page_of(head: bytes, more: bytes = b"", every_s: float | None = None) -> Iterator[str]:
+    """The address of a server that says the head to each that asks, and more until it goes."""
+    left = threading.Event()
+
+    class Asked(BaseRequestHandler):
+        def handle(self) -> None:
+            """One request."""
+            self.request.recv(10_000)
+            with suppress(OSError):
+                self.request.sendall(head)
+                while more and not left.wait(every_s or 0.0):
+                    self.request.sendall(more)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Asked) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        left.set()
+        server.shutdown()
+        thread.join()

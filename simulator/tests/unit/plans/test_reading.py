@@ -1,0 +1,183 @@
+"""PLAN.toml: what is right is read, what is wrong is said in one sentence with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from merlin_simulator.plans.errors import PlanError, UnusableFile
+from merlin_simulator.plans.settings.reading import read_settings
+from merlin_simulator.rules import GIB, MIB, CacheSetting
+
+NO_COUNTS = "# counts: not beside [autoscaling]"
+GOOD = """\
+seed = 7
+prices = "prices.csv"
+
+[demand]
+models = 40
+zipf = 0.9
+rps = 12.5
+hours = 2
+new_models_a_day = 5
+
+[[demand.bursts]]
+at_hour = 1
+minutes = 10
+factor = 4
+
+[[archives]]
+memory = "40MB"
+load_s = [0.5, 1.0]
+service_s = 0.01
+gpu_memory = "1GB"
+
+[[archives]]
+match = "big-*"
+memory = "400MB"
+load_s = 2
+service_s = [0.05, 0.02]
+
+[container]
+base_memory = "300MB"
+disk = "20GB"
+
+[[instance_types]]
+name = "ml.own.large"
+cores = 4
+memory = "16GB"
+
+[instances]
+types = ["ml.own.large", "ml.g4dn.xlarge"]
+# counts: not beside [autoscaling]
+
+[autoscaling]
+target = 600
+bounds = ["1-4"]
+
+[rules]
+cache = "Disabled"
+busy_at = 2
+
+[goals]
+p99_s = 2.5
+cold_share = 0.02
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "prices.csv").write_text("instance_type,price_an_hour\nml.own.large,0.5\n")
+    path = tmp_path / "PLAN.toml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_all_of_it_is_read(tmp_path: Path) -> None:
+    """Each table into its dataclass; distributions are sorted."""
+    settings = read_settings(written(tmp_path, GOOD))
+    assert (settings.seed, settings.prices) == (7, {"ml.own.large": 0.5})
+    assert read_settings(written(tmp_path, GOOD.replace("seed = 7", "seed = 0"))).seed == 0
+    demand = settings.demand
+    assert (demand.models, demand.rps, demand.new_a_day) == (40, 12.5, 5.0)
+    assert [(b.at_s, b.seconds, b.factor) for b in demand.wave.bursts] == [(3600, 600, 4)]
+    small, big = settings.kinds
+    assert (small.match, big.match) == (None, "big-*")
+    assert (small.figures.memory, small.figures.gpu_memory) == (40 * MIB, GIB)
+    assert (small.figures.loads, big.figures.services) == ((0.5, 1.0), (0.02, 0.05))
+    assert [one.name for one in settings.types] == ["ml.own.large", "ml.g4dn.xlarge"]
+    assert [one.gpu_memory for one in settings.types] == [None, 16 * GIB]
+    assert settings.autoscaling is not None
+    assert settings.autoscaling.bounds == [(1, 4)]
+    assert settings.rules == {"cache": CacheSetting.DISABLED, "busy_at": 2}
+    assert (settings.goals.p99_s, settings.goals.failures) == (2.5, None)
+    assert settings.container.disk == 20 * GIB
+
+
+def test_counts_in_place_of_autoscaling(tmp_path: Path) -> None:
+    """The least and the most."""
+    text = GOOD.replace(NO_COUNTS, 'counts = "1-3"').replace("[autoscaling]\ntarget = 600\n", "")
+    settings = read_settings(written(tmp_path, text.replace('bounds = ["1-4"]\n', "")))
+    assert (settings.counts, settings.autoscaling) == ((1, 2, 3), None)
+
+
+@pytest.mark.parametrize(
+    ("good", "wrong", "place", "said"),
+    [
+        ("models = 40", "models = 0", "5:1", "demand.models: found 0"),
+        ("models = 40", "modles = 40", "5:1", "did you mean models?"),
+        ("models = 40", "models = ", "5:10", "it is no TOML"),
+        ("zipf = 0.9", 'zipf = "flat"', "6:1", "demand.zipf: found 'flat', expected a number"),
+        ("rps = 12.5", "rps = 0", "7:1", "expected more than 0"),
+        ("rps = 12.5", "rps = nan", "7:1", "demand.rps"),
+        ("at_hour = 1", "at_hour = 2", "12:1", "found a burst after the end"),
+        ('memory = "40MB"', 'memory = "lots"', "17:1", "expected a size such as 4GB"),
+        ('memory = "40MB"', "memory = 40", "17:1", 'expected a size such as "40MB"'),
+        ('memory = "40MB"\n', "", "16:1", "[archives]: found no memory"),
+        ("service_s = 0.01\n", "", "16:1", "found no service_s"),
+        ("load_s = [0.5, 1.0]", "load_s = []", "18:1", "found 0 numbers"),
+        ("load_s = 2", "load_s = -2", "25:1", "expected numbers from 0"),
+        ('"ml.g4dn.xlarge"', '"ml.g4.xlarge"', "38:1", "found instance type 'ml.g4.xlarge'"),
+        (NO_COUNTS, 'counts = "3-1"', "39:1", "instances.counts: found '3-1'"),
+        (NO_COUNTS, "counts = [0]", "39:1", "instances.counts"),
+        (NO_COUNTS, 'counts = "1-3"', "39:1", "instances.counts: found beside [autoscaling]"),
+        ('bounds = ["1-4"]', 'bounds = ["4-1"]', "43:1", "the least and the most"),
+        ('cache = "Disabled"', 'cache = "off"', "46:1", "expected Enabled or Disabled"),
+        ("cold_share = 0.02", "cold_share = 2", "51:1", "a share from 0 to 1"),
+        ("[goals]", "[gaols]", "49:1", ": gaols: found a table that is not known"),
+        ("[goals]", "[gaols]", "49:1", "did you mean goals?"),
+        ("[goals]", "[wish]", "49:1", "known: demand, archives, "),
+        ("models = 40", 'trace = "a.csv"\ncloudwatch = "b.csv"', "6:1", "one of the two"),
+        ("hours = 2", "hours_of_day = [1, 2]", "8:1", "found 2 numbers, expected 24"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    tmp_path: Path, good: str, wrong: str, place: str, said: str
+) -> None:
+    """File, line and column, and one sentence."""
+    assert good in GOOD
+    path = written(tmp_path, GOOD.replace(good, wrong, 1))
+    with pytest.raises(UnusableFile) as refused:
+        read_settings(path)
+    message = str(refused.value)
+    assert message.startswith(f"{path}:{place}: "), message
+    assert said in message
+    assert "\n" not in message
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    """The plan itself, and what it names."""
+    with pytest.raises(PlanError, match="found no readable file"):
+        read_settings(tmp_path / "none.toml")
+    for source in ("report", "verify", "metrics"):
+        text = GOOD.replace('memory = "40MB"', f'{source} = "none.json"')
+        with pytest.raises(PlanError, match=r"none\.json: found no"):
+            read_settings(written(tmp_path, text))
+
+
+def test_memory_of_verify_is_marked(tmp_path: Path) -> None:
+    """Unless another one stands above it."""
+    cost = {"form": "ensemble", "load_s": 1.5, "p50_s": 0.01, "p95_s": 0.02}
+    found = {"archive": "a", "served_as": "ensemble", "costs": [{**cost, "resident_bytes": MIB}]}
+    (tmp_path / "verify.json").write_text(json.dumps(found))
+    first = 'memory = "40MB"\nload_s = [0.5, 1.0]\nservice_s = 0.01\n'
+    for own, marked in (("", True), ('memory = "30MB"\n', False)):
+        text = GOOD.replace(first, f'verify = "verify.json"\n{own}')
+        small, big = read_settings(written(tmp_path, text)).kinds
+        assert (small.memory_of_verify, big.memory_of_verify) == (marked, False)
+
+
+def test_what_a_container_takes_itself(tmp_path: Path) -> None:
+    """It is in no figure of verify's and on no page of metrics; who knows it says it."""
+    cost = {"form": "ensemble", "load_s": 1.5, "p50_s": 0.01, "p95_s": 0.02}
+    found = {"archive": "a", "served_as": "ensemble", "costs": [{**cost, "resident_bytes": MIB}]}
+    (tmp_path / "verify.json").write_text(json.dumps(found))
+    first = 'memory = "40MB"\nload_s = [0.5, 1.0]\nservice_s = 0.01\n'
+    own = 'base_memory = "300MB"\n'
+    for text, base in (
+        (GOOD.replace(first, 'verify = "verify.json"\n'), 300 * MIB),
+        (GOOD.replace(first, 'verify = "verify.json"\n').replace(own, ""), 550 * MIB),
+        (GOOD.replace(own, ""), 0),
+    ):
+        assert read_settings(written(tmp_path, text)).container.base_memory == base

@@ -1,0 +1,158 @@
+"""Containers behind a host name: as many instances as it has addresses, which come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from merlin_simulator.archives.sources import open_archives
+from merlin_simulator.assembly import Wanted, assemble
+from merlin_simulator.hosting.endpoint import Endpoint
+from merlin_simulator.instance.holdings import Budget
+from merlin_simulator.instance.requests import Invocation
+from merlin_simulator.rules import Rules
+from merlin_simulator.runners.attachment import read_attachment
+from merlin_simulator.watch.events import EventLog
+from merlin_simulator.watch.view import InstanceState
+from simulator.tests.support.simulator import FAKE_CONTAINER, fake_model
+from tests.support.container import STOP_TIMEOUT_S, free_port
+
+HOST = "replicas.test"
+WAIT_S = 60.0
+RULES = replace(
+    Rules(), ping_timeout_s=1.0, ping_every_s=0.1, unhealthy_after=2, resolve_every_s=0.05
+)
+
+
+@dataclass
+class Names:
+    """The DNS of a test: the host's addresses; none is an unknown name."""
+
+    addresses: list[str] = field(default_factory=list)
+    asked: int = 0
+
+    async def getaddrinfo(self, host: str, port: int, **_: Any) -> list[Any]:
+        """As the event loop's."""
+        self.asked += 1
+        if not self.addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "not known")
+        return [(2, 1, 6, "", (address, port)) for address in self.addresses]
+
+
+async def _until(holds: Any, what: str) -> None:
+    async def seen() -> None:
+        while not holds():  # noqa: ASYNC110 - the state of another program's making
+            await asyncio.sleep(0.02)
+
+    try:
+        await asyncio.wait_for(seen(), WAIT_S)
+    except asyncio.TimeoutError:
+        raise AssertionError(f"never: {what}") from None
+
+
+@contextmanager
+def _container() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    port = free_port()
+    with subprocess.Popen(FAKE_CONTAINER.format(port=port).split()) as process:
+        try:
+            yield port, process
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.wait(STOP_TIMEOUT_S)
+
+
+@asynccontextmanager
+async def _playing(
+    tmp_path: Path, port: int, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Endpoint, EventLog]]:
+    """An endpoint of the containers behind HOST; folder/ is the one they share."""
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names.getaddrinfo)
+    attachment = read_attachment(f"http://{HOST}:{port}={tmp_path / 'folder'}")
+    wanted = Wanted("test", RULES, Budget(), tmp_path, attachments=(attachment,))
+    log = EventLog()
+    endpoint, (runner,) = assemble(wanted, open_archives(str(tmp_path / "models")), log)
+    running = asyncio.create_task(runner.run())
+    try:
+        yield endpoint, log
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        await asyncio.gather(*(instance.close() for instance in endpoint.instances))
+
+
+def _serves(endpoint: Endpoint) -> bool:
+    return [one.state for one in endpoint.instances] == [InstanceState.IN_SERVICE]
+
+
+async def test_one_that_leaves_answers_what_it_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its address is gone and it did not answer for a while: its request still ends well.
+
+    After that its folder is gone, and what earlier runs left beside it.
+    """
+    fake_model(tmp_path / "models", "m.tar.gz", invoke_seconds=6)
+    (tmp_path / "folder" / "10.0.0.9" / "old").mkdir(parents=True)
+    (tmp_path / "folder" / "other").mkdir()
+    names = Names(["127.0.0.1"])
+    with _container() as (port, process):
+        async with _playing(tmp_path, port, names, monkeypatch) as (endpoint, log):
+            await _until(lambda: _serves(endpoint), "it is in service")
+            assert sorted(p.name for p in (tmp_path / "folder").iterdir()) == ["127.0.0.1", "other"]
+            asked = asyncio.create_task(endpoint.invoke(Invocation("r", "m.tar.gz", b"", {})))
+            await _until(lambda: any(e.kind == "loaded" for e in log.since(0)), "it is loaded")
+            process.send_signal(signal.SIGSTOP)
+            names.addresses.clear()
+            await _until(lambda: endpoint.instances == (), "it has left")
+            assert not asked.done()
+            process.send_signal(signal.SIGCONT)
+            assert json.loads((await asked).body)["answer"] == "m.tar.gz"
+            folder = tmp_path / "folder"
+            await _until(lambda: [p.name for p in folder.iterdir()] == ["other"], "no folder stays")
+
+
+async def test_one_that_comes_back_is_a_new_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under its old address, once what it held before is gone."""
+    fake_model(tmp_path / "models", "m.tar.gz")
+    names = Names(["127.0.0.1"])
+    with _container() as (port, process):
+        async with _playing(tmp_path, port, names, monkeypatch) as (endpoint, _):
+            await _until(lambda: _serves(endpoint), "it is in service")
+            process.send_signal(signal.SIGSTOP)
+            names.addresses.clear()
+            await _until(lambda: endpoint.instances == (), "it has left")
+            names.addresses.append("127.0.0.1")
+            process.send_signal(signal.SIGCONT)
+            await _until(lambda: _serves(endpoint), "it is in service again")
+            answer = await endpoint.invoke(Invocation("r", "m.tar.gz", b"", {}))
+            assert answer.status == 200
+
+
+async def test_an_unknown_host_is_told_once_until_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often it is looked for; then its containers join."""
+    (tmp_path / "models").mkdir()
+    names = Names()
+    with _container() as (port, _), caplog.at_level(logging.WARNING):
+        async with _playing(tmp_path, port, names, monkeypatch) as (endpoint, _):
+            await _until(lambda: names.asked > 5, "it is looked for")
+            assert [record.message.count(HOST) for record in caplog.records] == [1]
+            names.addresses.append("127.0.0.1")
+            await _until(lambda: _serves(endpoint), "it is in service")
