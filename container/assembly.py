@@ -35,6 +35,8 @@ from serve.http.app import multi_model_app, single_model_app
 from serve.http.connections import Connections
 from serve.http.invoke_protocol import invocation_protocol
 from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
+from serve.invoke.bodies import Bodies
+from serve.invoke.failures import Failures
 from serve.invoke.invocation import Invocation
 from serve.invoke.translation import Translation
 from serve.models.admission import Admission, AdmissionSettings
@@ -142,10 +144,19 @@ class Container:
             self.revival,
             settings.inference_type,
             limits.invoke_timeout(settings),
-            _translation(settings),
-            self._crowd.limits.largest_body,
-            limits.TRANSLATE_JSON_FROM,
-            limits.STREAMING,
+            Bodies(
+                settings.inference_type == "infer",
+                _translation(settings),
+                self._crowd.limits.largest_body,
+                limits.TRANSLATE_JSON_FROM,
+            ),
+            Failures(
+                self._registry,
+                self.revival,
+                settings.inference_type,
+                self.triton.memory,
+                limits.STREAMING,
+            ),
         )
 
     def _lifecycle_settings(

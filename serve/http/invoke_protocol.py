@@ -102,7 +102,7 @@ class _Exchange:
         """It is needed no more: the answer is there, or nobody waits for it."""
         self.pieces.clear()
         if self.held is not None:
-            self.held.let_go()
+            self.held.release()
 
 
 class _Protocol(BoundedProtocol):
@@ -245,7 +245,7 @@ class _Protocol(BoundedProtocol):
             await self._send(exchange, answer.status, answer.headers, answer.body, length)
             self.telemetry.invoked(record, answer.status)
         finally:  # callers may read slowly, or not
-            request.let_answer_go()
+            request.release_answer()
 
     def _record(self, exchange: _Exchange) -> InvocationRecord:
         record, exchange.headers = self.telemetry.begin(

@@ -171,7 +171,7 @@ class InvokeRoute:
             self._telemetry.invoked(record, status_of(error), error)
             raise
         finally:
-            held.let_go()
+            held.release()
 
     def _record(self, name: str, scope: Scope, body: list[bytes]) -> InvocationRecord:
         size = sum(map(len, body))
@@ -185,7 +185,7 @@ class InvokeRoute:
             await self._keep_body(name, pieces, receive, held)
         except ServeError:
             if _is_last(scope):  # its end would take back an answer that comes before the body
-                held.let_go()
+                held.release()
                 await _read_away(receive)
             raise
 
@@ -213,7 +213,7 @@ class InvokeRoute:
             self._telemetry.invoked(request.record, answer.status)
             await _send(answer, send)
         finally:  # callers may read slowly, or not
-            request.let_answer_go()
+            request.release_answer()
 
     async def _send_stream(
         self,
@@ -222,7 +222,9 @@ class InvokeRoute:
         send: Send,
         break_off: Callable[[], None] | None,
     ) -> None:
-        answer, pieces = await self._invocation.stream(name, request)
+        answer = await self._invocation.forward(name, request)
+        pieces = answer.rest
+        assert pieces is not None, "its invocations stream"
         request.record.status = answer.status
         start = {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
         errors = StreamErrors()

@@ -1,15 +1,19 @@
-"""One invocation as it came, and what of it counts as held."""
+"""One invocation as it came, its way to one model, and what of it counts as held."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from serve.errors import TritonTimeout
 from serve.invoke.translation import TritonRequest
 from serve.limit import UNCOUNTED
-from serve.models.waiting_room import HeldAnswer, HeldBody, WaitingRoom
+from serve.models.registry import Model
+from serve.models.waiting_room import HeldAnswer, HeldBody, WaitedTooLong
 from serve.telemetry.record import InvocationRecord
-from serve.triton.connection import Headers
+from serve.triton.connection import AnswerStream, Headers
 
 
 @dataclass
@@ -21,8 +25,8 @@ class Request:
     here, for who looks after callers.
     record: what is told of it when it has ended; how long its parts took is written there.
     held: the bytes of its body that count as held. derived_bytes: of what was made of it, inflated
-    or translated, which count as well. answer: those of its answer; whoever made the request lets
-    them go when the answer is sent, and what is still held of the body.
+    or translated, which count as well. answer: those of its answer; whoever made the request
+    releases them when the answer is sent, and what is still held of the body.
     """
 
     headers: Headers
@@ -34,32 +38,124 @@ class Request:
     held: HeldBody | None = None
     record: InvocationRecord = field(default_factory=lambda: InvocationRecord(""))
 
-    def let_body_go(self) -> None:
+    def release_body(self) -> None:
         """The body as it came is needed no more."""
         self.body.clear()
         if self.held is not None:
-            self.held.let_go()
+            self.held.release()
 
-    def let_answer_go(self) -> None:
+    def release_answer(self) -> None:
         """The answer is sent, or nobody waits for it."""
         if self.answer is not None:
-            self.answer.let_go()
+            self.answer.release()
 
 
-def let_go(room: WaitingRoom, request: Request, triton_request: TritonRequest) -> None:
-    """The request is answered: nothing of its body is kept, nor counted."""
-    request.let_body_go()
-    triton_request.body.clear()
-    room.let_go(request.derived_bytes)
-    request.derived_bytes = 0
+class Passage:
+    """A request on its way to a model and back: its place in tritonserver, and what it holds.
 
+    A context, within which the invocation counts as in flight: the model's unload waits for it.
+    limit_s: of the invocation. deadline: its end, of time.monotonic(). asked: what tritonserver is
+    asked. beside: to be closed when tritonserver has answered.
+    """
 
-def hold_tensors(room: WaitingRoom, request: Request, translated: TritonRequest) -> None:
-    """They are held from now on in the place of the text, of which nothing is left."""
-    request.let_body_go()
-    room.let_go(request.derived_bytes)
-    request.derived_bytes = 0
-    size = sum(map(len, translated.body))
-    if size > UNCOUNTED:
-        room.hold(size)
+    __slots__ = (
+        "_goes_on",
+        "_has_place",
+        "_room",
+        "asked",
+        "beside",
+        "deadline",
+        "limit_s",
+        "model",
+        "request",
+    )
+
+    def __init__(self, model: Model, request: Request, limit_s: float) -> None:
+        self.model, self.request, self._room = model, request, model.room
+        # A number and no Deadline: there is one at each invocation.
+        self.limit_s, self.deadline = limit_s, time.monotonic() + limit_s
+        self.asked = TritonRequest([], [])
+        self.beside = ExitStack()
+        self._has_place = self._goes_on = False
+
+    def __enter__(self) -> Passage:
+        self.model.begin_invocation()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._goes_on:
+            self._end()
+
+    async def take_place(self) -> None:
+        """Wait for a place in tritonserver. Raises Overloaded and TritonTimeout."""
+        if self._room.enter():
+            self._has_place = True
+            return
+        request = self.request
+        request.waits, began = True, time.monotonic()
+        try:
+            await self._room.wait(max(0.0, self.deadline - began))
+            self._has_place = True
+        except WaitedTooLong as error:
+            raise self.late(
+                f" of the model {self.model.name}, waiting for others of that model,"
+            ) from error
+        finally:
+            request.waits, request.record.waiting_s = False, time.monotonic() - began
+
+    def late(self, which: str) -> TritonTimeout:
+        """The error of a wait that ends when the invocation's time is over."""
+        return TritonTimeout(f"the invocation{which}", self.limit_s)
+
+    def hold_derived(self, size: int) -> None:
+        """What was made of the body so far has that many bytes, and is held beside the body."""
+        request = self.request
+        counted = request.held.counted if request.held is not None else 0
+        self._room.hold(size - request.derived_bytes, counted + request.derived_bytes)
         request.derived_bytes = size
+
+    def hold_tensors(self, translated: TritonRequest) -> None:
+        """They are held from now on in the place of the text, of which nothing is left."""
+        self.request.release_body()
+        self._release_derived()
+        size = sum(map(len, translated.body))
+        if size > UNCOUNTED:
+            self._room.hold(size)
+            self.request.derived_bytes = size
+
+    def hold_answer(self, size: int) -> int:
+        """So much of a 200 has come; up to how many bytes it need not be told. connection.Grown."""
+        request = self.request
+        if request.answer is None:
+            self.release_request()  # nobody sends it again
+            request.answer = self._room.held_answer()
+        request.answer.grow(size)
+        return request.answer.uncounted_up_to
+
+    def release_request(self) -> None:
+        """It is answered: nothing of its body is kept, nor counted."""
+        self.request.release_body()
+        self.asked.body.clear()
+        self._release_derived()
+
+    def leave_place(self) -> None:
+        """tritonserver has it no more; idempotent."""
+        if self._has_place:
+            self._has_place = False
+            self.beside.close()
+            self._room.leave()
+            self._release_derived()
+
+    def go_on_with(self, rest: AnswerStream) -> None:
+        """It lasts until that is read to its end or closed."""
+        self._goes_on = True
+        rest.at_end.callback(self._end)
+
+    def _release_derived(self) -> None:
+        if self.request.derived_bytes:
+            self._room.release(self.request.derived_bytes)
+            self.request.derived_bytes = 0
+
+    def _end(self) -> None:
+        self.leave_place()
+        self.model.end_invocation()

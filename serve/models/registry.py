@@ -103,9 +103,15 @@ class Model:
         """
         return None if self._reload_error is None else _unraised(self._reload_error)
 
-    def invocation(self) -> _InFlight:
-        """Count one invocation in flight while the block lasts; an unload waits for it."""
-        return _InFlight(self)
+    def begin_invocation(self) -> None:
+        """One more is in flight; an unload waits for it."""
+        self.in_flight += 1
+
+    def end_invocation(self) -> None:
+        """One that had begun is over."""
+        self.in_flight -= 1
+        if self.in_flight == 0:
+            self._notify()
 
     def answered(self, *, large: bool) -> None:
         """Its last answer in JSON was one worth translating, or was not."""
@@ -148,24 +154,6 @@ def _unraised(error: ServeError) -> ServeError:
     fresh = type(error).__new__(type(error), *error.args)  # __init__ would make another message
     fresh.__dict__.update(error.__dict__)
     return fresh
-
-
-class _InFlight:
-    """One invocation in flight. A class, since contextlib's generators cost a microsecond."""
-
-    __slots__ = ("_model",)
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    def __enter__(self) -> None:
-        self._model.in_flight += 1
-
-    def __exit__(self, *_: object) -> None:
-        model = self._model
-        model.in_flight -= 1
-        if model.in_flight == 0:
-            model._notify()
 
 
 class Registry:

@@ -114,7 +114,7 @@ class WaitingRooms:
         self._held_by_model[name] = held + count
         self.held_bytes += count
 
-    def let_go(self, name: str, count: int) -> None:
+    def release(self, name: str, count: int) -> None:
         """So many bytes of what `hold` counted are held no more."""
         self.held_bytes -= count
         remaining = self._held_by_model[name] - count
@@ -244,10 +244,10 @@ class WaitingRoom:
             raise BodyTooLarge("more with all that is made of it", self._rooms.largest)
         self._rooms.hold(self._name, count)
 
-    def let_go(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """So many bytes of what `hold` counted are held no more."""
         if count:
-            self._rooms.let_go(self._name, count)
+            self._rooms.release(self._name, count)
 
     def leave(self) -> None:
         """Give a place back: to the first who waits."""
@@ -309,7 +309,7 @@ class WaitingRoom:
 
 
 class _HeldBytes:
-    """The bytes of one body, counted as they come; `let_go` when they are gone.
+    """The bytes of one body, counted as they come; `release` when they are gone.
 
     largest: that it may have, in bytes; a Limit, where a message is to name its setting.
     """
@@ -333,10 +333,10 @@ class _HeldBytes:
         self.counted += more
         self.uncounted_up_to = min(self.counted, self.largest)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Nothing of it is held any more; idempotent."""
         if self.counted:
-            self._rooms.let_go(self._name, self.counted)
+            self._rooms.release(self._name, self.counted)
             self.counted = 0
             self.uncounted_up_to = 0
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
 from tritonclient.grpc import aio as triton_grpc
 
@@ -25,7 +24,7 @@ from serve.threads import InThread, run_in_daemon_thread
 from serve.triton.access import TritonAccess
 from serve.triton.connection import Answer, AnswerLate, ConnectionFailed, Grown, Headers
 from serve.triton.control import ModelControl, connect_to_control
-from serve.triton.http import LONGEST_HEADER, AnswerStream, HeaderLong, Place, TritonHttp
+from serve.triton.http import LONGEST_HEADER, HeaderLong, Place, TritonHttp
 from serve.triton.load_errors import ModelsSide
 from serve.triton.messages import was_carried_out
 from serve.triton.refusals import read_message
@@ -36,8 +35,6 @@ from serve.triton.trials import Trials
 HEALTH_TIMEOUT_S = 1.0
 #: Between two looks at whether tritonserver has come up.
 _LIVE_LOOK_S = 0.05
-
-_T = TypeVar("_T")
 
 _LIVE = b"/v2/health/live"
 
@@ -56,6 +53,24 @@ def _note_end(work: Work, suspects: Suspects, error: BaseException, timeout_s: f
         raise TritonUnavailable(str(error)) from error
     if isinstance(error, AnswerLate):
         raise TritonTimeout("the invocation", timeout_s) from error
+
+
+def _note_end_of_stream(
+    work: RequestWork, suspects: Suspects, answer: Answer, timeout_s: float
+) -> Callable[[object, BaseException | None, object], None]:
+    """The same for an answer's rest, as its `at_end` calls it."""
+
+    def note(_: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            _note_end(work, suspects, error, timeout_s)
+        elif answer.rest is None or not answer.rest.whole:
+            suspects.lost(work, broken=False)
+        else:
+            suspects.answered(work)
+            if answer.status == 200:
+                suspects.clear(work)
+
+    return note
 
 
 class TritonClient:
@@ -140,32 +155,35 @@ class TritonClient:
 
     # -- inference
 
-    async def infer(
+    def infer(
         self,
         path: bytes,
         headers: Headers,
         body: Sequence[bytes],
         timeout_s: float,
+        *,
         held: Place | None = None,
         left_s: float = 0.0,
         grown: Grown | None = None,
-    ) -> Answer:
-        """Send an inference and return Triton's whole answer, whatever its status.
+        streams: bool = False,
+    ) -> Awaitable[Answer]:
+        """Send an inference; Triton's answer, whatever its status.
 
         held: kept for as long as tritonserver has the inference, left_s beyond its end here at
         most. grown: once it is told of the bytes of a 200, nobody reads the body any more.
         Raises TritonUnavailable, TritonTimeout or RequestRefused, and what grown raises.
+
+        streams: the answer comes when its head has come. Its rest is to be read to its end or
+        closed, and raises alike; timeout_s bounds the wait for each piece, too.
         """
         work = RequestWork(path, tuple(body))  # a caller who leaves takes the list's pieces away
-        if not self._suspects.watching:
-            return await self._infer(work, path, headers, body, timeout_s, held, left_s, grown)
 
-        async def send() -> Answer:
-            return await self._infer(work, path, headers, body, timeout_s, held, left_s, grown)
+        def send() -> Awaitable[Answer]:
+            return self._infer(work, path, headers, body, timeout_s, held, left_s, grown, streams)
 
-        return await self._send_by_standing(
-            work, lambda: self._send_and_clear(work, send), timeout_s
-        )
+        if self._suspects.watching and self._suspects.standing(work) is not Standing.INNOCENT:
+            return Deadline(timeout_s).bound(self._trials.run(work, send), "the invocation")
+        return send()
 
     async def _infer(
         self,
@@ -177,12 +195,15 @@ class TritonClient:
         held: Place | None,
         left_s: float,
         grown: Grown | None,
+        streams: bool,
     ) -> Answer:
+        suspects = self._suspects
+
         def counted(size: int) -> int:  # not of a small answer
-            self._suspects.begun(work)
+            suspects.begun(work)
             return grown(size) if grown is not None else size
 
-        self._suspects.enter(work)
+        suspects.enter(work)
         try:
             answer = await self._http.request(
                 b"POST",
@@ -192,12 +213,18 @@ class TritonClient:
                 timeout_s=timeout_s,
                 held=held,
                 left_s=left_s,
-                grown=counted,
+                grown=None if streams else counted,
+                streams=streams,
             )
         except BaseException as error:
-            _note_end(work, self._suspects, error, timeout_s)
+            _note_end(work, suspects, error, timeout_s)
             raise
-        self._suspects.answered(work)
+        if answer.rest is not None:
+            answer.rest.at_end.push(_note_end_of_stream(work, suspects, answer, timeout_s))
+            return answer
+        suspects.answered(work)
+        if suspects.watching and (answer.status == 200 or was_carried_out(read_message(answer))):
+            suspects.clear(work)
         return answer
 
     def _hash_later(self) -> None:
@@ -212,74 +239,3 @@ class TritonClient:
             except RuntimeError:  # no thread is to be had
                 key = work.key()
             self._suspects.hashed(work, key)
-
-    async def _send_and_clear(self, work: Work, send: Callable[[], Awaitable[Answer]]) -> Answer:
-        answer = await send()
-        if answer.status == 200 or was_carried_out(read_message(answer)):
-            self._suspects.clear(work)
-        return answer
-
-    async def _send_by_standing(
-        self, work: Work, send: Callable[[], Awaitable[_T]], timeout_s: float
-    ) -> _T:
-        """Send it as its standing has it: with others, alone, or not at all."""
-        if self._suspects.standing(work) is Standing.INNOCENT:
-            return await send()
-        deadline = Deadline(timeout_s)
-        return await deadline.bound(self._trials.run(work, send), "the invocation")
-
-    async def stream(
-        self,
-        path: bytes,
-        headers: Headers,
-        body: Sequence[bytes],
-        timeout_s: float,
-        held: Place | None = None,
-        left_s: float = 0.0,
-    ) -> tuple[Answer, AnswerStream]:
-        """Send an inference and return the answer's head and its body as it comes.
-
-        held: kept until the head has come, left_s beyond its end here at most. timeout_s bounds the
-        wait for the head and for each piece. Raises TritonUnavailable or TritonTimeout, and so does
-        the stream; also RequestRefused. The stream is to be read to its end or closed.
-        """
-        work = RequestWork(path, body)
-
-        async def begin() -> tuple[Answer, AnswerStream]:
-            return await self._begin_stream(work, path, headers, body, timeout_s, held, left_s)
-
-        if self._suspects.watching:
-            return await self._send_by_standing(work, begin, timeout_s)
-        return await begin()
-
-    async def _begin_stream(
-        self,
-        work: Work,
-        path: bytes,
-        headers: Headers,
-        body: Sequence[bytes],
-        timeout_s: float,
-        held: Place | None,
-        left_s: float,
-    ) -> tuple[Answer, AnswerStream]:
-        self._suspects.enter(work)
-        try:
-            answer, pieces = await self._http.stream(
-                b"POST", path, headers, body, timeout_s=timeout_s, held=held, left_s=left_s
-            )
-        except BaseException as error:
-            _note_end(work, self._suspects, error, timeout_s)
-            raise
-
-        def note(_: object, error: BaseException | None, __: object) -> None:
-            if error is not None:
-                _note_end(work, self._suspects, error, timeout_s)
-            elif not pieces.whole:
-                self._suspects.lost(work, broken=False)
-            else:
-                self._suspects.answered(work)
-                if answer.status == 200:
-                    self._suspects.clear(work)
-
-        pieces.at_end.push(note)
-        return answer, pieces

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -43,13 +44,15 @@ Grown = Callable[[int], int]
 class Answer:
     """An HTTP answer; the body in the pieces it came in. Header names are lower case.
 
-    cut: it is no 200, and had more than MOST_OF_ERROR bytes.
+    cut: it is no 200, and had more than MOST_OF_ERROR bytes. rest: what has not come yet of one
+    that streams.
     """
 
     status: int = 0
     headers: Headers = field(default_factory=list)
     body: deque[bytes] = field(default_factory=deque)
     cut: bool = False
+    rest: AnswerStream | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of that (lower-case) name."""
@@ -310,3 +313,52 @@ class Connection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class AnswerStream:
+    """An answer's body as it comes.
+
+    Read it to its end or close it: until then it holds its connection, which give_back takes when
+    all of it has come. Raises AnswerLate when no piece comes for timeout_s, ConnectionFailed when
+    the connection ends before the body.
+
+    at_end: what is to be done then, once, by whoever hands the stream on. It is told of an error as
+    `__exit__` is, and may raise another one in its place. whole: the body was read to its end; else
+    it was given up.
+    """
+
+    def __init__(
+        self, connection: Connection, timeout_s: float, give_back: Callable[[Connection], None]
+    ) -> None:
+        self._give_back, self._timeout_s = give_back, timeout_s
+        self._connection: Connection | None = connection
+        self.at_end, self.whole = ExitStack(), False
+
+    def __aiter__(self) -> AnswerStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._connection is None:
+            raise StopAsyncIteration
+        try:
+            piece = await self._connection.piece(self._timeout_s)
+        except BaseException:
+            with self.at_end:
+                self._drop()
+                raise
+        if piece is None:
+            self._give_back(self._connection)
+            self._connection, self.whole = None, True
+            self.at_end.close()
+            raise StopAsyncIteration
+        return piece
+
+    def close(self) -> None:
+        """Give up what has not been read, which tells tritonserver; idempotent."""
+        with self.at_end:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -13,11 +13,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Protocol
 
 from serve.deadline import within
-from serve.triton.connection import Answer, Connection, ConnectionFailed, Grown, Headers
+from serve.triton.connection import (
+    Answer,
+    AnswerStream,
+    Connection,
+    ConnectionFailed,
+    Grown,
+    Headers,
+)
 
 #: The longest name or value of a header that tritonserver takes, in bytes; at a longer one it
 #: closes the connection without a word (seen on 2.36 and 2.51: 8,150 pass, 8,192 do not).
@@ -42,52 +48,6 @@ class Place(Protocol):
     """
 
     def keep(self) -> Callable[[], None]: ...
-
-
-class AnswerStream:
-    """An answer's body as it comes.
-
-    Read it to its end or close it: until then it holds its connection. Raises AnswerLate when no
-    piece comes for timeout_s, ConnectionFailed when the connection ends before the body.
-
-    at_end: what is to be done then, once, by whoever hands the stream on. It is told of an error as
-    `__exit__` is, and may raise another one in its place. whole: the body was read to its end; else
-    it was given up.
-    """
-
-    def __init__(self, pool: TritonHttp, connection: Connection, timeout_s: float) -> None:
-        self._pool, self._timeout_s = pool, timeout_s
-        self._connection: Connection | None = connection
-        self.at_end, self.whole = ExitStack(), False
-
-    def __aiter__(self) -> AnswerStream:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._connection is None:
-            raise StopAsyncIteration
-        try:
-            piece = await self._connection.piece(self._timeout_s)
-        except BaseException:
-            with self.at_end:
-                self._drop()
-                raise
-        if piece is None:
-            self._pool.give_back(self._connection)
-            self._connection, self.whole = None, True
-            self.at_end.close()
-            raise StopAsyncIteration
-        return piece
-
-    def close(self) -> None:
-        """Give up what has not been read, which tells tritonserver; idempotent."""
-        with self.at_end:
-            self._drop()
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 class TritonHttp:
@@ -117,29 +77,38 @@ class TritonHttp:
         held: Place | None = None,
         left_s: float = 0.0,
         grown: Grown | None = None,
+        streams: bool = False,
     ) -> Answer:
-        """Send a request and return the whole answer, whatever its status.
+        """Send a request and return the answer, whatever its status.
 
         timeout_s bounds the time after the request was sent. Raises ConnectionFailed or AnswerLate.
         Either, and cancelling it, closes the connection, which tells tritonserver; but with held,
         one that is sound is left open until the answer has come, for left_s at most.
         Raises HeaderLong before anything is sent, and what grown raises.
+
+        streams: the answer is returned when its head has come; timeout_s then bounds the wait for
+        each piece as well. A connection that is left open is closed when the head has come:
+        tritonserver looks for a closed one when it writes, so closing it earlier cancels nothing.
         """
         head = self._head(method, path, headers, body)
-        connection = await self._connection()
+        connection = self._take_idle() or await self._connect()
         try:
             connection.send(head, body, grown)
-            answer = await connection.whole_answer(timeout_s)
+            if streams:
+                answer = await connection.answer_head(timeout_s)
+            else:
+                answer = await connection.whole_answer(timeout_s)
         except BaseException:
-            if held is None or not self._leave(connection, held, left_s):
+            if held is None or not self._leave(connection, held, left_s, streams):
                 connection.close()
             raise
-        self.give_back(connection)
+        if streams:
+            answer.rest = AnswerStream(connection, timeout_s, self.give_back)
+        else:
+            self.give_back(connection)
         return answer
 
-    def _leave(
-        self, connection: Connection, held: Place, left_s: float, at_head: bool = False
-    ) -> bool:
+    def _leave(self, connection: Connection, held: Place, left_s: float, at_head: bool) -> bool:
         def then() -> None:
             self.left.discard(connection)
             self.give_back(connection)
@@ -151,35 +120,6 @@ class TritonHttp:
         release = held.keep()
         return True
 
-    async def stream(
-        self,
-        method: bytes,
-        path: bytes,
-        headers: Headers,
-        body: Sequence[bytes] = (),
-        *,
-        timeout_s: float,
-        held: Place | None = None,
-        left_s: float = 0.0,
-    ) -> tuple[Answer, AnswerStream]:
-        """Send a request and return the head of the answer and its body as it comes.
-
-        timeout_s bounds the wait for the head and for each piece. Raises as request does. Where the
-        wait for the head is given up, a connection with held is left open until the head has come,
-        for left_s at most; then it is closed. tritonserver looks for a closed connection when it
-        writes, so that closing it earlier would cancel nothing.
-        """
-        head = self._head(method, path, headers, body)
-        connection = await self._connection()
-        try:
-            connection.send(head, body)
-            answer = await connection.answer_head(timeout_s)
-        except BaseException:
-            if held is None or not self._leave(connection, held, left_s, at_head=True):
-                connection.close()
-            raise
-        return answer, AnswerStream(self, connection, timeout_s)
-
     def close(self) -> None:
         """Close the idle connections, and those left open; others are closed by their requests."""
         for connection in list(self.left):
@@ -187,11 +127,14 @@ class TritonHttp:
         while self.idle:
             self.idle.pop().close()
 
-    async def _connection(self) -> Connection:
+    def _take_idle(self) -> Connection | None:
         while self.idle:
             connection = self.idle.pop()
             if not connection.closed:
                 return connection
+        return None
+
+    async def _connect(self) -> Connection:
         connection = Connection()
         connecting = asyncio.get_running_loop().create_connection(
             lambda: connection, self._host, self._port

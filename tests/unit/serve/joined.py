@@ -19,8 +19,10 @@ from tritonclient.grpc import aio as triton_grpc
 from container.tritonserver.command import TritonCommand
 from container.tritonserver.process import TritonProcess
 from ensemble_tools import Limits, ServingPlan
+from serve.invoke.bodies import Bodies
+from serve.invoke.failures import Failures
 from serve.invoke.invocation import Invocation
-from serve.invoke.request import Request
+from serve.invoke.request import Passage, Request
 from serve.invoke.translation import Translation
 from serve.limit import TimeLimit
 from serve.models.admission import Admission, AdmissionSettings, Room
@@ -33,7 +35,7 @@ from serve.resources.footprints import Footprints, StubSettings
 from serve.resources.ledger import Ledger
 from serve.threads import NoThread, run_in_daemon_thread
 from serve.triton.client import TritonClient
-from serve.triton.connection import Answer
+from serve.triton.connection import Answer, AnswerStream
 from serve.triton.control import ModelControl
 from serve.triton.hosting import Hosting, HostingSettings
 from serve.triton.http import TritonHttp
@@ -166,6 +168,12 @@ class Joined:
         answer = await asyncio.wait_for(self.invocation.forward(name, Request([], [body])), WAIT_S)
         return b"".join(answer.body)
 
+    async def stream(self, name: str = "m") -> AnswerStream:
+        """What comes of an answer behind its head, of an endpoint that streams."""
+        answer = await self.invocation.forward(name, Request([], [b'{"say":"hi"}']))
+        assert answer.rest is not None
+        return answer.rest
+
     def events(self, *kinds: str) -> list[str]:
         """What the fake was asked, of these kinds, in order."""
         seen = fake.read_record(self.record)
@@ -212,6 +220,11 @@ class Lacking:
     def hosting(self) -> HostingSettings:
         """With these."""
         return HostingSettings(find_stubs=self.find_stubs, in_thread=self.in_thread)
+
+
+def invocation_of(model: Model) -> Passage:
+    """One in flight for as long as the block lasts."""
+    return Passage(model, Request([], []), WAIT_S)
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -276,7 +289,13 @@ async def joined(
     )
     revival = NotedRevival(registry, hosts, stage.repository, unload_timeout_s, health)
     invocation = Invocation(
-        registry, triton, revival, operation, invoke_limit, Translation(1 << 14)
+        registry,
+        triton,
+        revival,
+        operation,
+        invoke_limit,
+        Bodies(operation == "infer", Translation(1 << 14)),
+        Failures(registry, revival, operation, triton.memory),
     )
     settings = LifecycleSettings(
         **{

@@ -26,7 +26,7 @@ from serve.models.registry import Registry
 from serve.models.waiting_room import Bounds, WaitingRooms
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.telemetry import Telemetry
-from serve.triton.connection import Answer
+from serve.triton.connection import Answer, AnswerStream
 
 #: For anything that must happen; longer than each of the limits below.
 WAIT_S = 120.0
@@ -52,8 +52,11 @@ class Forwarding:
             raise ModelNotLoaded(name)
 
     async def forward(self, name: str, request: Request) -> Answer:
-        """The body again, with the model's name in front."""
+        """The body again, with the model's name in front; or the pieces that there are."""
         self.asked.append((name, request))
+        if self.streams:
+            rest = cast(AnswerStream, _Pieces(self))
+            return Answer(200, [(b"x-of", b"triton")], rest=rest)
         self.most_pieces = max(self.most_pieces, len(request.body))
         body = b"".join(request.body)
         request.waits = self.waits
@@ -67,11 +70,6 @@ class Forwarding:
             raise LookupError("a bug")
         pieces = deque([name.encode() + b":", body])
         return Answer(200, [(b"content-type", b"application/json"), (b"x-of", b"triton")], pieces)
-
-    async def stream(self, name: str, request: Request) -> tuple[Answer, _Pieces]:
-        """The pieces that there are."""
-        self.asked.append((name, request))
-        return Answer(200, [(b"x-of", b"triton")], deque()), _Pieces(self)
 
 
 class _Pieces:

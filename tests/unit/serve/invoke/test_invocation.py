@@ -25,6 +25,8 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
+from serve.invoke.bodies import Bodies
+from serve.invoke.failures import Failures
 from serve.invoke.headers import MOST_INFLATED
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
@@ -152,9 +154,8 @@ async def test_a_model_of_many_words(
     knobs: Any = {"infer": {"m": {"status": 500, "message": message}}}
     async with joined(tmp_path, operation=operation, **knobs) as on:
         await on.load()
-        ask = on.invocation.forward if operation == "infer" else on.invocation.stream
         with pytest.raises(InvocationFailed) as raised:
-            await ask("m", Request([], [b'{"inputs":[]}']))
+            await on.invocation.forward("m", Request([], [b'{"inputs":[]}']))
         said = str(raised.value)
         assert said.startswith("the model m failed: boom")
         assert len(said) < 66_000
@@ -210,8 +211,8 @@ async def test_a_request_goes_when_its_answer_comes(tmp_path: Path) -> None:
         assert b"".join(answer.body) == head + tensor
         assert set(references) == {2}
         assert rooms.held_bytes < 4 * MIB
-        request.let_answer_go()
-        held.let_go()
+        request.release_answer()
+        held.release()
         assert rooms.held_bytes == 0
 
 
@@ -227,7 +228,7 @@ async def test_what_is_made_of_a_request_is_counted(tmp_path: Path, compressed: 
         rooms = on.registry.rooms
         counted: list[int] = []
 
-        async def infer(*_: Any) -> Answer:
+        async def infer(*_: Any, **__: Any) -> Answer:
             counted.append(rooms.held_bytes)
             return Answer(200, [(b"content-type", b"application/json")], deque([b"{}"]))
 
@@ -237,7 +238,7 @@ async def test_what_is_made_of_a_request_is_counted(tmp_path: Path, compressed: 
             try:
                 await on.invocation.forward("m", Request(headers, [came], held=held))
             finally:
-                held.let_go()
+                held.release()
 
         on.triton.instead["infer"] = infer
         with pytest.raises(InvocationFailed, match="cannot be read"):
@@ -271,8 +272,8 @@ async def test_json_that_is_too_long_to_be_read(tmp_path: Path, large_answers: b
             on.revival,
             "infer",
             WAIT_S,
-            Translation(1 << 14),
-            threshold_setting="THE_THRESHOLD",
+            Bodies(True, Translation(1 << 14), threshold_setting="THE_THRESHOLD"),
+            Failures(on.registry, on.revival, "infer", on.triton.memory),
         )
         with pytest.raises(BodyTooLarge, match="or THE_THRESHOLD is against it"):
             await invocation.forward("m", Request([], [body]))
@@ -300,10 +301,11 @@ async def test_a_stream(tmp_path: Path) -> None:
     async with joined(tmp_path, operation="generate_stream") as on:
         await on.load()
         model = on.registry.loaded("m")
-        answer, pieces = await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
+        answer = await on.invocation.forward("m", Request([], [b'{"say":"hi"}']))
         assert answer.header(b"content-type") == b"text/event-stream"
+        assert answer.rest is not None
         assert model.in_flight == 1
-        assert b"".join([piece async for piece in pieces]).count(b"data: ") == 2
+        assert b"".join([piece async for piece in answer.rest]).count(b"data: ") == 2
         assert model.in_flight == 0
 
 
@@ -312,7 +314,7 @@ async def test_a_stream_that_is_closed_early(tmp_path: Path, pieces: int) -> Non
     """Before its first piece too: it is no longer in flight, and an unload does not wait."""
     async with joined(tmp_path, operation="generate_stream") as on:
         await on.load()
-        _, body = await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
+        body = await on.stream()
         for _ in range(pieces):
             await anext(body)
         body.close()
@@ -327,8 +329,7 @@ async def test_a_stream_that_meets_a_loss(tmp_path: Path) -> None:
     knobs: Any = {"infer": {"m": {**DEAD, "times": 1}}}
     async with joined(tmp_path, operation="generate_stream", **knobs) as on:
         await on.load()
-        answer, body = await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
-        assert answer.status == 200
+        body = await on.stream()
         assert b"data: " in b"".join([piece async for piece in body])
         assert on.registry.loaded("m").generation == 1
         assert on.registry.loaded("m").in_flight == 0
@@ -350,7 +351,7 @@ async def test_a_stream_that_fails_at_its_head(
     async with joined(tmp_path, **options) as on:
         await on.load()
         with pytest.raises(error):
-            await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
+            await on.stream()
         assert on.registry.loaded("m").in_flight == 0
         assert on.registry.loaded("m").state is State.READY
 
@@ -440,11 +441,11 @@ async def test_a_stream_holds_a_place(tmp_path: Path) -> None:
         await on.load()
         model = on.registry.loaded("m")
         model.room.open(1)
-        _, pieces = await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
-        waits = asyncio.ensure_future(on.invocation.stream("m", Request([], [b'{"say":"hi"}'])))
+        pieces = await on.stream()
+        waits = asyncio.ensure_future(on.stream())
         await until(lambda: model.room.waiting == 1)
         pieces.close()
-        _, pieces = await asyncio.wait_for(waits, WAIT_S)
+        pieces = await asyncio.wait_for(waits, WAIT_S)
         assert model.room.taken == 1
         pieces.close()
         assert model.room.taken == 0

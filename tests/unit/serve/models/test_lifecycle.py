@@ -37,7 +37,7 @@ from serve.models.lifecycle import ArchiveTools
 from serve.models.registry import State
 from serve.triton.hosting import HostingSettings
 from serve.triton.stubs import Patience
-from tests.unit.serve.joined import WAIT_S, Lacking, joined, until
+from tests.unit.serve.joined import WAIT_S, Lacking, invocation_of, joined, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 
@@ -361,7 +361,7 @@ async def test_unload_of_what_is_not_loaded(tmp_path: Path) -> None:
         with pytest.raises(ModelNotLoaded, match="is being loaded"):
             await on.lifecycle.unload("m")
         await loading
-        with on.registry.loaded("m").invocation():
+        with invocation_of(on.registry.loaded("m")):
             unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
             await until(lambda: on.registry.count(State.UNLOADING) == 1)
             with pytest.raises(ModelNotLoaded, match="is being unloaded"):
@@ -426,7 +426,7 @@ async def test_an_unload_that_takes_too_long(tmp_path: Path, why: str) -> None:
             with pytest.raises(TritonTimeout, match=r"took longer than 1 s$"):
                 await on.lifecycle.unload("m")
         else:
-            with model.invocation(), pytest.raises(TritonTimeout, match="waiting for the invoc"):
+            with invocation_of(model), pytest.raises(TritonTimeout, match="waiting for the invoc"):
                 await on.lifecycle.unload("m")
         assert on.registry.loaded("m") is model
         assert b"echo" in await on.invoke()
@@ -438,7 +438,7 @@ async def test_an_unload_that_is_cancelled(tmp_path: Path) -> None:
     """Listed again while it waits; gone when it was past that."""
     async with joined(tmp_path) as on:
         await on.load()
-        with on.registry.loaded("m").invocation():
+        with invocation_of(on.registry.loaded("m")):
             unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
             await until(lambda: on.registry.count(State.UNLOADING) == 1)
             unloading.cancel()

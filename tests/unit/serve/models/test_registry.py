@@ -13,6 +13,7 @@ from ensemble_tools import Form, ServingPlan
 from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, TritonTimeout, TritonUnavailable
 from serve.http.messages import list_body, parse_page
 from serve.models.registry import Model, Registry, State
+from tests.unit.serve.joined import invocation_of
 
 WAIT_S = 60.0
 LEGAL = {
@@ -155,8 +156,8 @@ async def test_idle_waits_for_the_last_invocation() -> None:
     """Not for the first that ends; and it does not wait when there is none."""
     model = Model("m", "/m", State.READY)
     await asyncio.wait_for(model.idle(), WAIT_S)
-    with model.invocation():
-        with model.invocation():
+    with invocation_of(model):
+        with invocation_of(model):
             waiting = asyncio.ensure_future(model.idle())
             await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -168,10 +169,10 @@ async def test_idle_waits_for_the_last_invocation() -> None:
 async def test_idle_looks_again_when_it_wakes() -> None:
     """An invocation that began between the wake-up and the look is waited for as well."""
     model = Model("m", "/m", State.READY)
-    with model.invocation():
+    with invocation_of(model):
         waiting = asyncio.ensure_future(model.idle())
         await asyncio.sleep(0)
-    with model.invocation():
+    with invocation_of(model):
         for _ in range(3):
             await asyncio.sleep(0)
         assert not waiting.done()

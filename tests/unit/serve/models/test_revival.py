@@ -24,7 +24,7 @@ from serve.models.registry import State
 from serve.triton.hosting import HostingSettings
 from serve.triton.stubs import Patience
 from tests.fakes import tritonserver as fake
-from tests.unit.serve.joined import DEAD, WAIT_S, Lacking, joined, until
+from tests.unit.serve.joined import DEAD, WAIT_S, Lacking, invocation_of, joined, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 LOST = [
@@ -131,7 +131,7 @@ async def test_what_an_older_generation_left_is_ended(tmp_path: Path) -> None:
     async with joined(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S) as old:
-            with on.registry.loaded("m").invocation():  # of the older generation
+            with invocation_of(on.registry.loaded("m")):  # of the older generation
                 assert b"echo" in await on.invoke()
                 await asyncio.sleep(0.5)
                 assert old.poll() is None

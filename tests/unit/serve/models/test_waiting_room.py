@@ -271,11 +271,11 @@ def test_bounds_in_bytes() -> None:
     two.grow(UNCOUNTED)
     with pytest.raises(Overloaded, match="answers of 6 MB are held already"):
         third.grow(4 * MIB)
-    one.let_go()
-    one.let_go()
+    one.release()
+    one.release()
     assert rooms.held_bytes == 0
     third.grow(4 * MIB)
-    third.let_go()
+    third.release()
     assert rooms.held_bytes == 0
 
 
@@ -301,7 +301,7 @@ def test_an_answer_that_is_too_large() -> None:
         answer.grow(3 * MIB + 1)
     with pytest.raises(Overloaded):
         rooms.room("n").held_answer().grow(MIB)
-    answer.let_go()
+    answer.release()
     assert rooms.held_bytes == 0
 
 
@@ -311,7 +311,7 @@ def test_an_answer_of_just_the_size() -> None:
     answer = rooms.room("m").held_answer()
     answer.grow(1_000_000)
     assert rooms.held_bytes == 1_000_000
-    answer.let_go()
+    answer.release()
 
 
 @given(st.lists(st.integers(0, 3 * MIB), max_size=40))
@@ -325,7 +325,7 @@ def test_bytes_are_counted_once(pieces: list[int]) -> None:
         body.grow(size)
         assert size <= max(rooms.held_bytes, UNCOUNTED)
         assert rooms.held_bytes < size + 256 * 1024
-    body.let_go()
+    body.release()
     assert rooms.held_bytes == 0
 
 

@@ -387,7 +387,7 @@ async def test_nobody_is_there() -> None:
     with pytest.raises(TritonUnavailable):
         await client.infer(b"/x", [], [b"x"], WAIT_S)
     with pytest.raises(TritonUnavailable):
-        await client.stream(b"/x", [], [b"x"], WAIT_S)
+        await client.infer(b"/x", [], [b"x"], WAIT_S, streams=True)
     with pytest.raises(TritonUnavailable, match="nobody is there"):
         await client.control.load(PLAN, Deadline(0.2))
     await client.control.unload(PLAN, Deadline(WAIT_S))
@@ -417,7 +417,9 @@ BROKEN: list[tuple[str, Play]] = [
 
 
 async def read_stream(client: TritonClient, timeout_s: float) -> None:
-    _, pieces = await client.stream(b"/x", [], [b"x"], timeout_s)
+    answer = await client.infer(b"/x", [], [b"x"], timeout_s, streams=True)
+    pieces = answer.rest
+    assert pieces is not None
     async for _ in pieces:
         pass
 

@@ -7,8 +7,13 @@ from typing import cast
 
 import pytest
 
-from serve.triton.connection import STREAM_HIGH_WATER, Answer, AnswerLate, ConnectionFailed
-from serve.triton.http import AnswerStream
+from serve.triton.connection import (
+    STREAM_HIGH_WATER,
+    Answer,
+    AnswerLate,
+    AnswerStream,
+    ConnectionFailed,
+)
 from tests.support.clock import Clock
 from tests.unit.serve.played_server import (
     WAIT_S,
@@ -30,7 +35,9 @@ def chunk(data: bytes) -> bytes:
 
 
 async def stream(stage: Played, timeout_s: float = WAIT_S) -> tuple[Answer, AnswerStream]:
-    return await stage.http.stream(b"POST", b"/x", [], [b"?"], timeout_s=timeout_s)
+    got = await stage.http.request(b"POST", b"/x", [], [b"?"], timeout_s=timeout_s, streams=True)
+    assert got.rest is not None
+    return got, got.rest
 
 
 async def ask(stage: Played) -> bytes:

@@ -1,0 +1,142 @@
+"""What came -> what tritonserver is asked, checked or translated; its answer -> what was asked for.
+
+tritonserver is given nothing that it must not be given (envelope.py), and the very bytes that were
+checked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from serve.errors import BadRequest
+from serve.invoke.envelope import Checked, check_object, check_request, check_strings
+from serve.invoke.headers import (
+    MOST_INFLATED,
+    inflated,
+    is_compressed,
+    json_length,
+    request_headers,
+    with_tensors,
+)
+from serve.invoke.json.exact_doubles import read_exact_doubles
+from serve.invoke.json.tensor_json import NotTaken
+from serve.invoke.request import Passage
+from serve.invoke.translation import Translation, TritonRequest, stepwise, write_in_json
+from serve.invoke.whole_answers import ask_for_all, find_asked_part, is_json
+from serve.triton.connection import Answer
+
+
+class Bodies:
+    """Reads requests, and writes answers.
+
+    infers: requests are of the v2 protocol. translation: of large JSON; none where JSON goes to
+    tritonserver as it comes, as it must for generate. largest_body: bytes that one may inflate to.
+    threshold_setting: what sets from which size on JSON is translated, as a message names it.
+    """
+
+    def __init__(
+        self,
+        infers: bool,
+        translation: Translation | None = None,
+        largest_body: int = MOST_INFLATED,
+        threshold_setting: str = "the threshold",
+    ) -> None:
+        self._infers, self._translation = infers, translation
+        self._largest_body, self._threshold_setting = largest_body, threshold_setting
+
+    async def read(self, passage: Passage) -> TritonRequest:
+        """What tritonserver is asked. Raises BadRequest, BodyTooLarge, Overloaded, TurnLate."""
+        began = time.monotonic()
+        try:
+            asked = await self._read(passage)
+        finally:
+            passage.request.record.translating_s = time.monotonic() - began
+        if self._infers and passage.model.fails_in_part:
+            return _asking_for_all(asked, passage.model.serving.outputs)
+        return asked
+
+    async def _read(self, passage: Passage) -> TritonRequest:
+        request = passage.request
+        body = request.body
+        if not any(body):
+            raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
+        if is_compressed(request.headers):
+            body = await stepwise(inflated(body, self._largest_body, passage.hold_derived))
+            request.release_body()
+        asked = TritonRequest(request_headers(request.headers, body), body)
+        if self._translation is not None:
+            asked = await self._translation.translate_request(
+                passage.model, asked, passage.deadline, request.is_wanted, passage.beside
+            )
+        if asked.translated:
+            passage.hold_tensors(asked)
+            text, *tensors = asked.body
+            # Its strings were written by us.
+            checked = check_request(text, sum(map(len, tensors)), self._threshold_setting)
+        else:
+            size = json_length(asked.headers)
+            if size == 0:  # one tensor and no word about it
+                return asked
+            if len(body) > 1:  # tritonserver gets the very bytes that are read here
+                asked = TritonRequest(asked.headers, [b"".join(body)])
+            whole = asked.body[0]
+            if not self._infers:
+                check_object(whole)
+                return asked
+            text = whole if size is None else whole[:size]
+            checked = check_request(text, len(whole) - len(text), self._threshold_setting)
+            for start, end, count in checked.strings:
+                await stepwise(check_strings(whole, len(text) + start, len(text) + end, count))
+        if checked.has_doubles:  # of a translated one in lists that are too short for that
+            tensors = asked.body[1:] if asked.translated else [asked.body[0][len(text) :]]
+            return await _with_exact_doubles(asked, checked, text, tensors)
+        return asked
+
+    async def write(self, passage: Passage, answer: Answer) -> Answer:
+        """The answer as it was asked for. Raises what Translation.translate_answer does."""
+        asked = passage.asked
+        if self._translation is None:
+            if asked.translated:
+                answer = await write_in_json(asked, answer, passage.hold_answer)
+            return answer
+        began = time.monotonic()
+        answer = await self._translation.translate_answer(
+            passage.model, asked, answer, passage.deadline, passage.hold_answer
+        )
+        passage.request.record.translating_s += time.monotonic() - began
+        return answer
+
+
+def _asking_for_all(asked: TritonRequest, outputs: Sequence[str]) -> TritonRequest:
+    """The request that asks for all outputs, where it asks for a part of them."""
+    size = json_length(asked.headers)
+    text = asked.body[0] if size is None else asked.body[0][:size]
+    part = find_asked_part(text, outputs) if text else None
+    if part is None:
+        return asked
+    all_of_it = ask_for_all(text, part, outputs)
+    kept = [header for header in asked.headers if header[0] != b"accept-encoding"]
+    in_json = frozenset(output.name for output in part if is_json(output))
+    return TritonRequest(
+        kept if size is None else with_tensors(kept, len(all_of_it)),
+        [all_of_it, asked.body[0][len(text) :], *asked.body[1:]],
+        translated=True,
+        in_json=asked.in_json if asked.translated else in_json,
+        wanted=tuple(output.name for output in part),
+    )
+
+
+async def _with_exact_doubles(
+    asked: TritonRequest, checked: Checked, text: bytes, tensors: Sequence[bytes]
+) -> TritonRequest:
+    """The request with its FP64 as binary tensors; as it is where tritonserver will refuse it."""
+    body = [*checked.written]
+    try:
+        body = body or await stepwise(read_exact_doubles(text, checked.with_doubles, tensors))
+    except NotTaken:
+        return asked
+    if len(body) == 1:
+        return asked
+    return replace(asked, headers=with_tensors(asked.headers, len(body[0])), body=body)

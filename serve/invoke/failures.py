@@ -1,0 +1,167 @@
+"""An answer that is no 200 -> whose fault it is, and the error that the caller is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from serve.errors import (
+    CallerError,
+    FailedAtRequest,
+    InvocationFailed,
+    Overloaded,
+    ResourceExhausted,
+    ServeError,
+    StoreUnavailable,
+    TritonUnavailable,
+)
+from serve.invoke.explanations import explain_refusal
+from serve.invoke.headers import json_length
+from serve.invoke.mistakes import find_mistake, refused_by_step
+from serve.invoke.translation import TritonRequest
+from serve.models.registry import MOST_FAILURES, Model, Registry, State
+from serve.models.revival import Revival
+from serve.triton.connection import MOST_OF_ERROR, Answer
+from serve.triton.functions import is_never_the_callers
+from serve.triton.messages import (
+    Verdict,
+    dead_model,
+    failure_cause,
+    quotes_a_death,
+    speaks_of_values,
+    without_code,
+    without_regions,
+)
+from serve.triton.refusals import Refusal, refusal
+
+#: Stands at the end of what a model said, where that is not all of it.
+_CUT = f"… (cut after {MOST_OF_ERROR // 1024} KB)"
+
+_NO_REASON = "no reason was given"
+
+
+class Failures:
+    """Reads what tritonserver refuses.
+
+    operation: the last part of Triton's path. memory: bytes that the machine has. streaming: what
+    makes an endpoint that streams, as a message names it.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        revival: Revival,
+        operation: str,
+        memory: float,
+        streaming: str = "generate_stream",
+    ) -> None:
+        self._registry, self._revival = registry, revival
+        self._operation, self._memory, self._streaming = operation, memory, streaming
+
+    async def read(
+        self, model: Model, generation: int, asked: TritonRequest, answer: Answer
+    ) -> Refusal:
+        """What it means. If stubs of that generation have died, the registry knows it then."""
+        if answer.rest is not None:
+            answer.body.extend([piece async for piece in answer.rest])
+        plan = model.serving
+        refused = refusal(answer, plan, asked.body, self._memory)
+        if answer.status == 400 and not refused.message and self._operation != "infer":
+            return Refusal(Verdict.ENDPOINT, _describe_unknown(self._operation))
+        if refused.verdict is Verdict.STUB_DIED:
+            dead = dead_model(refused.message, plan.triton_names) or plan.entry
+            self._registry.note_lost(model, generation, dead)
+        elif plan.called and quotes_a_death(refused.message, plan.triton_names):
+            return await self._death_of_a_called_model(model, generation, refused)
+        return refused
+
+    async def _death_of_a_called_model(
+        self, model: Model, generation: int, refused: Refusal
+    ) -> Refusal:
+        """The refusal itself, unless a stub has really died.
+
+        What a model raises may repeat what its caller wrote, so the text alone is no proof.
+        """
+        dead = await self._revival.dead_stubs(model)
+        for name in dead:
+            self._registry.note_lost(model, generation, name)
+        known = model.generation != generation or model.state is State.RELOADING
+        return Refusal(Verdict.STUB_DIED, refused.message) if dead or known else refused
+
+    def error(self, model: Model, asked: TritonRequest, refused: Refusal) -> ServeError:
+        """The error for it: in our words in the place of tritonserver's, where ours say more."""
+        words = explain_refusal(
+            refused.message,
+            asked.body,
+            lambda: model.serving.inputs,
+            self._streaming,
+            lambda: model.serving.outputs,
+        )
+        return _translate(model, replace(refused, message=words.said, logged=words.logged), asked)
+
+
+def _describe_unknown(operation: str) -> str:
+    """tritonserver 2.36 answers 400, and says nothing, where it does not know the path."""
+    return (
+        f"this tritonserver does not know `{operation}`; use a newer one, or another inference type"
+    )
+
+
+def _translate(model: Model, refused: Refusal, asked: TritonRequest) -> ServeError:
+    """Ours for Triton's: who is at fault decides what the caller is told."""
+    if refused.verdict is Verdict.MODEL:
+        return _translate_failure(model, refused, asked)
+    mark = _CUT if refused.cut else ""  # behind a traceback nobody misses what is cut
+    message = without_code(refused.message + mark, cut=refused.cut) or _NO_REASON
+    if refused.verdict is Verdict.CALLER:
+        error = CallerError(refused_by_step(failure_cause(message)) or message)
+        error.without_values = refused.logged
+        return error
+    if refused.verdict is Verdict.EXHAUSTED:
+        return ResourceExhausted(f"no resources to invoke the model {model.name}: {message}")
+    if refused.verdict is Verdict.STORE_DOWN:
+        return StoreUnavailable(f"the model {model.name} cannot answer now: {message}")
+    if refused.verdict is Verdict.QUEUE_REFUSED:
+        return Overloaded(f"a queue of the model {model.name} refused the request: {message}")
+    if refused.verdict is Verdict.UNAVAILABLE:
+        return TritonUnavailable(message)
+    if refused.verdict is Verdict.ENDPOINT:
+        return InvocationFailed(message)
+    cause = failure_cause(refused.message + mark, cut=refused.cut)
+    return InvocationFailed(f"the model {model.name} failed: {cause}")
+
+
+def _translate_failure(model: Model, refused: Refusal, asked: TritonRequest) -> ServeError:
+    """What a model raised, without its code; the log has all of it.
+
+    It is the request's fault where that has a mistake in it, and may be where the model answers
+    other requests, or speaks of values before it has answered any. A model that fails at one
+    request after the other is at fault itself, and so is one whose code lacks a name or a module.
+    """
+    mark = _CUT if refused.cut else ""
+    cause = failure_cause(refused.message + mark, cut=refused.cut) or _NO_REASON
+    mistake = _find_mistake(model, cause, asked) if model.serving.has_columns else None
+    failures = 0 if mistake else model.failed()
+    error: ServeError
+    if mistake:
+        error = CallerError(mistake)
+    elif is_never_the_callers(cause):
+        error = InvocationFailed(f"the model {model.name} failed: {cause}")
+    elif failures <= MOST_FAILURES:
+        error = FailedAtRequest(
+            f"the model {model.name} failed at this request, and answers others: {cause}"
+        )
+    elif failures <= 2 * MOST_FAILURES and speaks_of_values(cause):
+        error = FailedAtRequest(f"the model {model.name} failed at this request: {cause}")
+    else:
+        error = InvocationFailed(f"the model {model.name} failed: {cause}")
+    everything = " ".join(without_regions(refused.message).split())
+    error.without_values = f"the model {model.name} failed: {everything}"
+    return error
+
+
+def _find_mistake(model: Model, cause: str, asked: TritonRequest) -> str | None:
+    """The request's, in words; None where none is found."""
+    if refused := refused_by_step(cause):
+        return refused
+    mistake = find_mistake(asked.body, json_length(asked.headers))
+    return f"{mistake}; the model {model.name} failed: {cause}" if mistake else None
