@@ -1,4 +1,4 @@
-"""What a program that ships archives needs of this package: `deploy` imports this module alone.
+"""What a program that ships archives needs of this package: `merlin_deploy` imports this alone.
 
 Find archives, check them by the rules of a load, pack them; and the sentences of what goes wrong.
 What checks and packs takes half a second to import, so each function imports it when it is called.

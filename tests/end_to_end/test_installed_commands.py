@@ -27,7 +27,7 @@ PACKAGES = (
     "serve",
     "verification",
 )
-BESIDE = ("installed_commands.py", "pyproject.toml", "README.md", "requirements")
+BESIDE = ("pyproject.toml", "README.md", "requirements")
 #: Of the projects beside it: what their wheels are built from.
 DEPLOYS = ("src", "pyproject.toml", "README.md", "requirements.in", "tools.in")
 SIMULATORS = ("src", "pyproject.toml", "README.md")
@@ -98,8 +98,7 @@ def run(*command: str, code: int = 0, cwd: Path | None = None) -> str:
 
 def test_the_wheels_have_all_that_lies_in_the_packages(wheels: dict[str, Path]) -> None:
     """Models' code, backends, the page, styles: each file, and nothing that Python made of them."""
-    image = files_of(ROOT, *PACKAGES) | {"installed_commands.py"}
-    assert packed_in(wheels["."]) == image
+    assert packed_in(wheels["."]) == files_of(ROOT, *PACKAGES)
     assert packed_in(wheels["deploy"]) == files_of(ROOT / "deploy/src", "merlin_deploy")
     assert packed_in(wheels["simulator"]) == files_of(ROOT / "simulator/src", "merlin_simulator")
 

@@ -1,7 +1,7 @@
 """The commands that `pip install .` brings: merlin-serve, merlin-tools.
 
-Each is `python -m` of its package. They are here, beside the packages, so that a missing extra is
-said in a sentence: the packages' own modules import what it brings.
+Each is `python -m` of its package. They import nothing but what is always there, so that a missing
+extra is said in a sentence: the packages' own modules import what it brings.
 """
 
 from __future__ import annotations
