@@ -136,7 +136,9 @@ class _GraphReader:
         return self._operators[id(op)]
 
     def _new_operator(self, op: Any, state: dict[str, Any]) -> Operator:
-        subgraph = state.get("graph")
+        graph = state.get("graph")
+        # Operators of the user's may have something else of that name.
+        is_graph = isinstance(graph, Inert) and "output_node" in graph.state
         return Operator(
             class_name=class_name(op),
             label=class_name(op).rpartition(".")[2],
@@ -144,7 +146,7 @@ class _GraphReader:
             columns_in=self._optional_columns(state.get("input_schema")),
             columns_out=self._optional_columns(state.get("output_schema")),
             selector=self._selector_names(state.get("selector")),
-            subgraph=None if subgraph is None else self.read(subgraph),
+            subgraph=self.read(graph) if is_graph else None,
             loops=state.get("loop_until") is not None,
             state=state,
         )

@@ -27,9 +27,12 @@ from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
 from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed
 from ensemble_tools.workflows.runtime.kept import (
     ANSWERED_LISTS,
+    BESIDE,
     NUMBER,
+    REQUESTS,
     STAND_INS,
     KeptNode,
+    NodePath,
     TakeArray,
 )
 from ensemble_tools.workflows.runtime.operations.filling import NoneMissing
@@ -137,16 +140,18 @@ class _Compiler:
         self._operators: Counter[str] = Counter()
         self._columns_allowed = MAX_COLUMNS
         self._kept: list[Kept] = []
+        #: Where the node at work is, and the one whose columns are the answer.
+        self._path: NodePath = ()
+        self._last_path = _last_path(graph)
         self._unnamed = UnnamedColumns()
         #: Arrays of kept operators that must be of the kind that is foreseen.
         self._of_one_kind: set[int] = set()
 
     def run(self) -> Program:
         root, inputs = self._read_inputs()  # 1.
-        frames = self._execute(self._graph, root)  # 2.
-        output = self._graph.output_node
-        frame = frames[output.number]
-        outputs = tuple(self._answer(column, frame) for column in output.output)  # 3.
+        frame = self._execute(self._graph, root, ())  # 2.
+        columns = self._graph.output_node.output
+        outputs = tuple(self._answer(column, frame) for column in columns)  # 3.
         steps = self._mark_unnamed(_mark_shared(self._drop_unread(outputs)))  # 4.
         steps = tuple(map(self._loosen, steps))
         return Program(
@@ -285,12 +290,16 @@ class _Compiler:
 
     # -- the walk
 
-    def _execute(self, graph: ExecutorGraph, root: Frame) -> dict[int, Frame]:
-        """What each node puts out. A node's operator is run once: it is the same each time."""
+    def _execute(self, graph: ExecutorGraph, root: Frame, path: NodePath) -> Frame:
+        """What the last node puts out. A node's operator is run once: it is the same each time.
+
+        path: of the Subgraph whose graph it is.
+        """
         frames: dict[int, Frame] = {}
         unnamed: dict[int, Makers] = {}
         for node in graph.nodes:
-            merged = self._merge(graph, node, frames, root)
+            self._path = (*path, node.number)
+            merged = self._merge(node, frames, root)
             makers = self._unnamed.merge(node, frames, unnamed, root)
             self._count_columns(len(merged))
             steps, tables = len(self._steps), len(self._tables)
@@ -306,14 +315,10 @@ class _Compiler:
                 )
                 # 2. What its rule emitted before it gave up is taken back.
                 del self._steps[steps:], self._tables[tables:]
-                # 3. A node inside a Subgraph has no number in the workflow's own graph, by which
-                #    its operator could be found: the Subgraph as a whole is not compiled.
-                if graph is not self._graph:
-                    raise reason from error
-                # 4. It runs in pandas, if that is known to be possible.
+                # 3. It runs in pandas, if that is known to be possible.
                 frames[node.number] = self._keep(node, merged, reason)
                 unnamed[node.number] = self._pass_on(node, makers) | self._unnamed.new_maker(merged)
-        return frames
+        return frames[graph.output_node.number]
 
     def _pass_on(self, node: Node, makers: Makers) -> Makers:
         """Whose unnamed columns are in what the node puts out, of those in what it is given."""
@@ -352,12 +357,12 @@ class _Compiler:
             raise reason from error
         names, keeps_rows = tuple(columns), rule.kept in _KEEP_ROWS
         operation = KeptNode(
-            node=node.number,
+            node=self._path,
             selection=node.groups or node.selection,
             inputs=tuple(merged),
             python_lists=tuple(column.python_rows for column in merged.values()),
             others_read=(False,) * len(merged),
-            of_table=tuple(column.of_table for column in merged.values()),
+            shared_by=tuple(column.shared_by for column in merged.values()),
             columns=names,
             not_beside=None,
             unchanged=(),
@@ -365,19 +370,27 @@ class _Compiler:
             operator=_label(node),
         )
         series = [self._register() for _ in columns]
-        is_last = node is self._graph.output_node
         self._steps.append(
-            Step(operation, tuple(given), tuple(series), _label(node), names, is_last=is_last)
+            Step(
+                operation,
+                tuple(given),
+                tuple(series),
+                _label(node),
+                names,
+                is_last=self._path == self._last_path,
+            )
         )
         class_name = node.operator.class_name
         runs_alone = class_name in STAND_INS or class_name.startswith(BY_VALUE)
         self._kept.append(Kept(_label(node), reason.columns, str(reason), not runs_alone))
         # 3. The same as arrays, where numpy has a plain type for it.
         rows = next(iter(merged.values())).rows if keeps_rows else self.new_rows()
-        if any(column.of_table for column in merged.values()):
-            columns = {name: column.may_hold_lists_of_table() for name, column in columns.items()}
+        # 4. A function may pass on lists that it was given.
+        shared_by = _find_sharing((*merged.values(), *columns.values()))
         return {
-            name: self._take_array(node, name, replace(column, rows=rows), register)
+            name: self._take_array(
+                node, name, replace(column, rows=rows, shared_by=shared_by), register
+            )
             for (name, column), register in zip(columns.items(), series, strict=True)
         }
 
@@ -393,7 +406,7 @@ class _Compiler:
         if rule.adds is not None:
             known = rule.adds(call)
             added = {name: foreseen[name] for name in foreseen if name not in merged}
-            of_table = {name: replace(column, of_table=True) for name, column in added.items()}
+            of_table = {name: replace(column, shared_by=REQUESTS) for name, column in added.items()}
             return {**merged, **of_table, **{name: known[name] for name in added if name in known}}
         if kept is KeptColumns.BESIDE_INPUT:
             return {**merged, **foreseen}
@@ -420,9 +433,7 @@ class _Compiler:
         either = frozenset({register} if column.kind.is_number else ())
         return replace(column, register=register, series=series, either=either)
 
-    def _merge(
-        self, graph: ExecutorGraph, node: Node, frames: Mapping[int, Frame], root: Frame
-    ) -> Frame:
+    def _merge(self, node: Node, frames: Mapping[int, Frame], root: Frame) -> Frame:
         """LocalExecutor._append_addl_root_columns and _merge_upstream_columns."""
         # 1. What parents and dependencies put out.
         upstream = [frames[number] for number in node.upstream]
@@ -510,7 +521,9 @@ class _Compiler:
         inner = node.operator.subgraph
         if inner is None or node.operator.loops:
             raise NotCompiled(node.operator.label, node.selection, "it is repeated")
-        put_out = self._execute(inner, frame)[inner.output_node.number]
+        # Its frame is made once, whatever its operators do to lists in it.
+        shared = {name: column.shared_in_subgraph() for name, column in frame.items()}
+        put_out = self._execute(inner, shared, self._path)
         names = [column.name for column in inner.output_node.output]
         return {name: _column(node, put_out, name) for name in names}
 
@@ -533,7 +546,7 @@ class _Compiler:
                 tuple(column.register for column in written),
                 call.node.operator.label,
                 columns,
-                is_last=call.node is self._graph.output_node,
+                is_last=self._path == self._last_path,
             )
         )
         return written
@@ -571,6 +584,19 @@ def _are_alike(frame: Frame, other: Frame) -> bool:
     return [*frame] == [*other] and all(
         column.is_alike(other[name]) for name, column in frame.items()
     )
+
+
+def _find_sharing(columns: Iterable[ColumnType]) -> str:
+    """Who shares the lists of any of them."""
+    sharing = {column.shared_by for column in columns}
+    return next((who for who in (REQUESTS, BESIDE) if who in sharing), "")
+
+
+def _last_path(graph: ExecutorGraph) -> NodePath:
+    """Of the node that puts out the answer, in a Subgraph where that is the last one."""
+    last = graph.output_node
+    inner = last.operator.subgraph if last.operator.class_name == _SUBGRAPH else None
+    return (last.number, *(_last_path(inner) if inner else ()))
 
 
 def _is_of_a_column_alone(node: Node) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from ensemble_tools.workflows.runtime.kept import BESIDE
+
 
 class Kind(Enum):
     """What a column's values are. The width of numbers is only known when a request is there."""
@@ -35,12 +37,12 @@ class ColumnType:
     operator made them: who looks at more than all items one after the other reads the series.
     rows: which rows these are; columns of one frame have the same. with_gaps: texts
     or lists of which some may be missing (Column.missing). gaps_left: NVTabular answers requests in
-    which one is missing, for operators that are not compiled for that. of_table: its lists are
-    those of a table, which has them for all requests: who changes one changes the table. series:
-    the register in which it is a series of pandas', as a kept operator has made it; None for
-    others. either: the arrays of kept operators on which it depends whether these numbers are
-    whole; a missing value makes floats of whole numbers in pandas. absent: why the program has no
-    such column, in words; empty where it has. Who reads it is not compiled, and not kept.
+    which one is missing, for operators that are not compiled for that. shared_by: who else has the
+    same lists: REQUESTS of a table, BESIDE of a Subgraph's frame, or nobody. series: the
+    register in which it is a series of pandas', as a kept operator has made it; None for others.
+    either: the arrays of kept operators on which it depends whether these numbers are whole; a
+    missing value makes floats of whole numbers in pandas. absent: why the program has no such
+    column, in words; empty where it has. Who reads it is not compiled, and not kept.
     """
 
     register: int
@@ -52,7 +54,7 @@ class ColumnType:
     rows: int = 0
     with_gaps: bool = False
     gaps_left: bool = False
-    of_table: bool = False
+    shared_by: str = ""
     series: int | None = None
     either: frozenset[int] = frozenset()
     absent: str = ""
@@ -71,9 +73,10 @@ class ColumnType:
         """The same in another register."""
         return replace(self, register=register, series=None)
 
-    def may_hold_lists_of_table(self) -> ColumnType:
-        """The same, made by a function that was given such lists: it may have passed them on."""
-        return replace(self, of_table=self.is_list or self.kind is Kind.PANDAS)
+    def shared_in_subgraph(self) -> ColumnType:
+        """The same as a column of a Subgraph's frame; what a function made may be lists."""
+        may_be_lists = self.is_list or self.series is not None
+        return replace(self, shared_by=self.shared_by or BESIDE) if may_be_lists else self
 
     def of_other_kind(self) -> ColumnType:
         """Floats for whole numbers, and whole numbers for floats."""
@@ -100,7 +103,7 @@ class ColumnType:
             python_rows=False,
             any_rows=False,
             with_gaps=False,
-            of_table=False,
+            shared_by="",
         )
 
 

@@ -53,26 +53,40 @@ def load(directory):
 
 
 def load_operators(directory):
-    """The operators that stand-ins are there for, by the numbers of their nodes; others are None.
+    """The operators that stand-ins are there for, by the paths of their nodes; others are None.
 
     Raises NeedsNVTabular, which a function's module has imported.
     """
     from compiled_workflow.stand_ins import STAND_INS, NeedsNVTabular, imported_packages
-    from compiled_workflow.unpickling import in_post_order
+    from compiled_workflow.unpickling import walk_nodes
 
     saved = json.loads((directory / "graph.json").read_text(encoding="utf-8"))
-    records = {record["id"]: record for record in saved["nodes"]}
-    needed = read_needed(records)
-    ids = in_post_order(saved["output_node_id"], needed.__getitem__)
-    before, operators = imported_packages(), []
-    for record in map(records.get, ids):
-        path = TOLD_ELSEWHERE.get(record["op_class"], record["op_class"])
-        module, _, name = path.rpartition(".")
+    before, operators = imported_packages(), {}
+    for path, record in walk_nodes(link_records(saved), read_upstream, find_inner_output):
+        op_class = TOLD_ELSEWHERE.get(record["op_class"], record["op_class"])
+        module, _, name = op_class.rpartition(".")
         known = STAND_INS.get((module, name))
-        operators.append(known and read_operator(record, directory, directory.parent, known))
+        operators[path] = known and read_operator(record, directory, directory.parent, known)
     if imported_packages() != before:
         raise NeedsNVTabular("a module of its functions imports NVTabular")
     return operators
+
+
+def link_records(graph):
+    """The record of its last node; each has those of the nodes that it needs."""
+    records = {record["id"]: record for record in graph["nodes"]}
+    for number, needed in read_needed(records).items():
+        records[number]["upstream"] = [records[other] for other in needed]
+    return records[graph["output_node_id"]]
+
+
+def read_upstream(record):
+    return record["upstream"]
+
+
+def find_inner_output(record):
+    inner = record["op_params"].get("inner_graph")
+    return None if inner is None else link_records(inner)
 
 
 def read_needed(records):

@@ -3,8 +3,9 @@
 import json
 
 import nvtabular
-from compiled_workflow.unpickling import in_post_order
+from compiled_workflow.unpickling import walk_nodes
 from merlin.dag import DataFormats
+from merlin.dag.ops.subgraph import Subgraph
 from merlin.systems.workflow.base import WorkflowRunner
 
 
@@ -20,11 +21,12 @@ class Whole:
             arguments["model_instance_kind"],
         )
         output = self._workflow.graph.output_node
-        self.nodes = in_post_order(output, lambda node: node.parents_with_dependencies)
+        #: By their paths.
+        self.nodes = dict(walk_nodes(output, _upstream, _inner_output))
 
-    def operator_of(self, number):
+    def operator_of(self, path):
         """A node's operator, and what it makes of a frame of pandas; None where it takes none."""
-        node = self.nodes[number]
+        node = self.nodes[path]
         if not node.op.supported_formats & DataFormats.PANDAS_DATAFRAME:
             return node.op, None
         return node.op, lambda frame: node.op.transform(self.selection_of(node), frame)
@@ -39,6 +41,14 @@ class Whole:
         return self._runner.run_workflow(
             {name: _column(parts, tensors) for name, parts in columns.items()}
         )
+
+
+def _upstream(node):
+    return node.parents_with_dependencies
+
+
+def _inner_output(node):
+    return node.op.graph.output_node if type(node.op) is Subgraph else None
 
 
 def load_workflow(directory):

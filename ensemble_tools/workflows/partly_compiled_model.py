@@ -108,7 +108,7 @@ class Original:
         self._imported_before = imported_packages()
         NeedsNVTabular.last = ""
         try:
-            self._operators = load_operators(directory)
+            self._operators = load_operators(directory)  # by the paths of their nodes
         except NeedsNVTabular:
             pass
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -130,8 +130,8 @@ class Original:
 
     def describe(self, node):
         """The operator and the columns of a node of NVTabular's, as people know them."""
-        numbers = {id(each): number for number, each in enumerate(self._whole.nodes)}
-        kept = self._kept.get(numbers.get(id(node)))
+        paths = [path for path, each in self._whole.nodes.items() if each is node]
+        kept = next((self._kept[path] for path in paths if path in self._kept), None)
         if kept is None:
             return type(node.op).__name__, self._whole.selection_of(node).names
         return kept.operator, kept.applied_to
@@ -183,8 +183,8 @@ class Original:
 
         print(f"NVTabular is imported: {why}", file=sys.stderr, flush=True)
         self._whole = Whole(self._directory, self._args)
-        self._operators = []
-        self._runners = {number: self._runner_of(kept) for number, kept in self._kept.items()}
+        self._operators = {}
+        self._runners = {path: self._runner_of(kept) for path, kept in self._kept.items()}
 
 
 def _leave_whole(*_):
@@ -192,7 +192,7 @@ def _leave_whole(*_):
 
 
 def load_operators(directory):
-    """The operators by the numbers of their nodes; raises NeedsNVTabular."""
+    """The operators by the paths of their nodes; raises NeedsNVTabular."""
     if (directory / "graph.json").exists():
         from compiled_workflow.graph_json import load_operators
     else:

@@ -54,6 +54,17 @@ for (module, name), ours in STAND_INS.items():
             print(name, attribute)
 print(*sorted(f"{module}.{name}" for module, name in STAND_INS))
 """
+#: Prints how many nodes are walked of a graph.json of 600, each of which needs the two before it.
+WALK = """
+import json
+from ensemble_tools.workflows.graph_json_model import find_inner_output, link_records, read_upstream
+from ensemble_tools.workflows.runtime.unpickling import walk_nodes
+needed = [[*range(max(0, number - 2), number)] for number in range(600)]
+nodes = [{"id": id, "parent_ids": ids, "op_params": {}} for id, ids in enumerate(needed)]
+graph = json.loads(json.dumps({"output_node_id": 599, "nodes": nodes}))
+walked = [*walk_nodes(link_records(graph), read_upstream, find_inner_output)]
+print(len(walked), [path for path, _ in walked[-2:]])
+"""
 #: Prints options of pandas' that NVTabular's process has otherwise.
 OPTIONS = """
 import pandas as pd
@@ -137,6 +148,13 @@ def test_the_classes_in_the_place_of_nvtabulars() -> None:
     assert lacking == []
     others = {"merlin.dag.selector.ColumnSelector", "merlin.dag.operator.Operator"}
     assert {*known.split()} - others == {*STAND_INS} - {"nvtabular.ops.lambdaop.LambdaOp"}
+
+
+def test_a_node_of_graph_json_is_walked_once() -> None:
+    """However large its id is, and however many nodes need it."""
+    command: list[str | Path] = [PYTHON, "-W", "ignore", "-c", WALK]
+    run = subprocess.run(command, check=True, capture_output=True, cwd=ROOT, text=True)
+    assert run.stdout == "600 [(598,), (599,)]\n"
 
 
 def test_pandas_is_set_as_nvtabular_sets_it() -> None:

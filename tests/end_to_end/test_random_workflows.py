@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from tests.workflows.compare import EQUAL, LEFT_WHOLE, REFUSALS, difference_of
 from tests.workflows.compiled import OPERATORS
 from tests.workflows.exchange import VARIANTS
-from tests.workflows.run import Result, results
+from tests.workflows.run import MODELS_PYTHON, ROOT, Result, again, results
 
 pytestmark = pytest.mark.thorough
 
@@ -48,7 +49,7 @@ WITH_A_FORM = (
     "LogOp,Normalize,NormalizeMinMax",
     "HashBucket,Rename",
     "Dropna",
-    "LambdaOp,Clip",
+    "Subgraph,LambdaOp,Clip",
 )
 SAVED_TWICE = (8000, 8000 + 3 * len(WITH_A_FORM))
 #: What runs in pandas, between what is compiled.
@@ -57,8 +58,10 @@ WITH_FUNCTIONS = (
     "LambdaOp,Groupby,ListSlice,Normalize",
     "Filter,LogOp",
     "Own,Clip",
+    "Subgraph,LambdaOp,Groupby",
+    "Subgraph,Own,Filter,LambdaOp",
 )
-FUNCTIONS = (9000, 9000 + 12 * len(WITH_FUNCTIONS))
+FUNCTIONS = (9000, 9000 + 8 * len(WITH_FUNCTIONS))
 SEED = 30
 COUNT = 5 * len(OPERATOR_LISTS)
 #: JoinExternal, of whose random tables few are such that they are compiled.
@@ -125,7 +128,7 @@ def test_functions_in_the_middle(tmp_path: Path) -> None:
     """A program hands functions what NVTabular does, and goes on with what they answer.
 
     The functions see types, rows, index and other columns, make dates and objects, and change
-    columns in place (users_code.py).
+    columns in place (users_code.py). Some stand in Subgraphs.
     """
     seeds, count = range(*FUNCTIONS), FUNCTIONS[1] - FUNCTIONS[0]
     parts = results(seeds, WITH_FUNCTIONS, tmp_path, cases_at_once=count)
@@ -135,6 +138,18 @@ def test_functions_in_the_middle(tmp_path: Path) -> None:
     reasons = " ".join(reason for one in kept for reason in one.outcome.kept)
     assert {"LambdaOp", "Filter", "ByValue"} <= {*re.findall(r"(\w+) of ", reasons)}
     assert len(kept) >= count / 6
+
+
+def test_lists_that_are_changed_for_others_in_a_subgraph(tmp_path: Path) -> None:
+    """Its frame is made once for all of its operators: one sees what another one has changed."""
+    program = ["-m", "tests.workflows.changed_lists", str(tmp_path)]
+    subprocess.run([MODELS_PYTHON, *program], check=True, cwd=ROOT, capture_output=True)
+    made = again([*tmp_path.iterdir()])
+    assert not [f"{one.directory}: {line}" for one in made for line in one.bad]
+    assert len(made) == 3
+    for one in made:
+        assert not one.compared
+        assert all(outcome.startswith(LEFT_WHOLE) for outcome in one.requests)
 
 
 def test_answers_are_nvtabulars(cases: list[Result]) -> None:

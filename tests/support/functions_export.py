@@ -3,11 +3,11 @@
 Run in the models' environment: functions_export.py DEST
 
 DEST/alone: a LambdaOp, a Filter, an operator by value, a Groupby of dates and a ListSlice of a
-function's lists, which need no NVTabular. The others are as many ways of asking for it:
-DEST/imported inside of a function, DEST/named as one of its globals, DEST/derived from one of its
-operators, DEST/closed_over in a list that is touched at a request alone, DEST/listed as a class
-that a loop goes through, DEST/asked of an operator's own attributes, DEST/tables of an operator
-that takes no frames, DEST/swallowed by an `except` of all, DEST/made where it runs,
+function's lists, some in Subgraphs, which need no NVTabular. The others are as many ways of asking
+for it: DEST/imported inside of a function, DEST/named as one of its globals, DEST/derived from one
+of its operators, DEST/closed_over in a list that is touched at a request alone, DEST/listed as a
+class that a loop goes through, DEST/asked of an operator's own attributes, DEST/tables of an
+operator that takes no frames, DEST/swallowed by an `except` of all, DEST/made where it runs,
 DEST/enumerated as a member, DEST/restored while it is unpickled, DEST/recalled as a class then.
 DEST/growing changes JoinExternal's table, which another function passes on to it.
 """
@@ -27,6 +27,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import nvtabular
 import pandas as pd
 from merlin.dag import DataFormats
+from merlin.dag.ops.subgraph import Subgraph
 from merlin.schema import Schema, Tags
 from merlin.systems.dag import Ensemble
 from merlin.systems.dag.ops.workflow import TransformWorkflow
@@ -169,9 +170,11 @@ def growing(column: Any) -> Any:
 
 
 def main(destination: str) -> None:
-    dates = ["time"] >> ops.LambdaOp(lambda c: pd.to_datetime(c, unit="s"))
-    clipped = ["price"] >> ops.Clip(max_value=1.0)
-    read = dates + (clipped >> Told()) + ["user"] + (["user"] >> ops.LambdaOp(told) >> renamed())
+    seconds = ["time"] >> ops.LambdaOp(lambda c: pd.to_datetime(c, unit="s"))
+    dates = ["time"] >> Subgraph("dates", seconds)
+    clipped = ["price"] >> ops.Clip(max_value=1.0) >> Subgraph("own", ["price"] >> Told())
+    prices = ["price"] >> Subgraph("prices", clipped)
+    read = dates + prices + ["user"] + (["user"] >> ops.LambdaOp(told) >> renamed())
     sessions = read >> ops.Groupby(
         groupby_cols=["user"],
         aggs={"time": ["first"], "told": ["max", "list"], "user_told": ["max"]},

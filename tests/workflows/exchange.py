@@ -54,6 +54,8 @@ VARIANTS = (
 
 #: Cases whose columns bear the names that NVTabular uses while it works (names.py).
 HOSTILE_NAMES = "hostile names"
+#: Cases in which operators are in a graph of their own.
+SUBGRAPH = "Subgraph"
 #: Cases of which an operator reads lists that a function made.
 LISTS_OF_FUNCTIONS = "lists of functions"
 

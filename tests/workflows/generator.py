@@ -6,8 +6,8 @@ It writes DIR/case_<seed>/ for each seed from A up to B, B not among them (excha
 in it), and prints its path. With --graph-json it writes DIR/json_<seed>/ as well, the same but for
 the workflow, which is saved as graph.json, without a pickle. What NVTabular cannot fit, save or
 describe is thrown away, and another is drawn from the same seed. With several lists of operators,
-each seed has the next one; what is no operator in a list is one of VARIANTS, HOSTILE_NAMES or
-LISTS_OF_FUNCTIONS, and all of its cases have it.
+each seed has the next one; what is no operator in a list is one of VARIANTS, HOSTILE_NAMES,
+SUBGRAPH or LISTS_OF_FUNCTIONS, and all of its cases have it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ from tests.workflows.exchange import (
     DESCRIPTION,
     HOSTILE_NAMES,
     INPUTS,
+    LISTS_OF_FUNCTIONS,
     NO_PICKLE,
     REQUESTS,
+    SUBGRAPH,
     VARIANTS,
     WORKFLOW,
     Answer,
@@ -133,6 +135,7 @@ def _draft(
     by_name = {column.name: column for column in columns}
     outside = directory / "outside"
     context = Context(random, staging, by_name, outside, hostile, asked_for, graph_json)
+    context.subgraphs = SUBGRAPH in operators or not operators
     context.features[HOSTILE_NAMES] += hostile
     branch = _graph(columns, weights, context, alone=bool(OTHER_ROWS & {*operators}))
     if asked and not any(context.features[name] for name in asked):
@@ -163,7 +166,7 @@ def _draft(
         write_graph_json(workflow, directory / NO_PICKLE)
     os.chdir("/")  # where tritonserver is, nothing of that is found
     _generate_nvtabular_config(workflow, "workflow", str(directory), max_batch_size=0)
-    inputs = _inputs(directory / CONFIG)
+    inputs = declared_inputs(directory / CONFIG)
     (directory / INPUTS).write_text(json.dumps(inputs, indent=1))
     # ColumnSimilarity looks beyond its matrix for ids that it does not have, and may crash.
     flavors: Sequence[Flavor] = FLAVORS[:2] if context.features["ColumnSimilarity"] else FLAVORS
@@ -279,9 +282,20 @@ def _graph(
 
 def _part(branch: Branch, context: Context) -> Branch:
     """The branch as a graph of its own in the graph."""
-    context.features["Subgraph"] += 1
+    context.features[SUBGRAPH] += 1
     subgraph = Subgraph(f"part{context.fresh()}", Node.construct_from(branch.node))
     return Branch(Node.construct_from(subgraph), branch.kinds, f"Subgraph({branch.words})")
+
+
+def _inside(branch: Branch, weights: Mapping[str, int], context: Context) -> Branch:
+    """With operators more that are a graph of their own, at times with another one in it."""
+    names = context.random.sample(branch.names, context.random.randint(1, len(branch.names)))
+    kinds = {name: branch.kinds[name] for name in names}
+    start = Branch(ColumnSelector(names), kinds, repr(names), root=True)
+    inner = _chain(start, weights, context, context.random.choice([1, 2, 2, 3]))
+    context.features[SUBGRAPH] += 1
+    subgraph = Subgraph(f"part{context.fresh()}", Node.construct_from(inner.node))
+    return branch.then(subgraph, f"Subgraph({inner.words})", inner.kinds)
 
 
 def _root(columns: Sequence[Column], context: Context) -> Branch:
@@ -311,6 +325,9 @@ def _root(columns: Sequence[Column], context: Context) -> Branch:
 
 def _chain(branch: Branch, weights: Mapping[str, int], context: Context, length: int) -> Branch:
     for step in range(length):
+        if context.subgraphs and context.chance(0.2):
+            branch = _inside(branch, weights, context)
+            continue
         if not branch.root and context.chance(0.6 if _mixed(branch) else 0.05):
             return _split(branch, weights, context, length - step)
         if context.chance(0.08) and len(branch.names) > 1 and not branch.root:
@@ -380,7 +397,8 @@ def _without_strings(branch: Branch, context: Context) -> Branch:
     return _only(branch, kept, context)
 
 
-def _inputs(config: Path) -> list[dict[str, Any]]:
+def declared_inputs(config: Path) -> list[dict[str, Any]]:
+    """The tensors that a config.pbtxt declares, as INPUTS has them."""
     parsed = text_format.Parse(config.read_text(), model_config_pb2.ModelConfig())
     return [
         {
@@ -438,7 +456,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--statistics", action="store_true", help="at the end, on stderr")
     options = parser.parse_args(arguments)
     lists = [[name for name in one.split(",") if name] for one in options.operators] or [[]]
-    known = {*OPERATORS, *VARIANTS, HOSTILE_NAMES}
+    known = {*OPERATORS, *VARIANTS, HOSTILE_NAMES, SUBGRAPH, LISTS_OF_FUNCTIONS}
     unknown = [name for operators in lists for name in operators if name not in known]
     if unknown:
         parser.error(f"no such operators: {', '.join(unknown)}; there are {', '.join(known)}")

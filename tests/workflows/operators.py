@@ -80,6 +80,7 @@ class Context:
 
     hostile: columns bear names that NVTabular uses. pairs: chains often begin with a column and one
     whose name is made of its own. named: functions are those of a module, which graph.json names.
+    subgraphs: chains have graphs of their own in them.
     """
 
     random: Random
@@ -89,6 +90,7 @@ class Context:
     hostile: bool = False
     pairs: bool = False
     named: bool = False
+    subgraphs: bool = False
     tables: set[str] = field(default_factory=set)
     features: Counter[str] = field(default_factory=Counter)
     numbers: int = 0

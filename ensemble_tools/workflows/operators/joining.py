@@ -15,6 +15,7 @@ from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.pickled_frames import FrameColumn, read_frame
 from ensemble_tools.workflows.program import Table, Values
 from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed, nvtabular
+from ensemble_tools.workflows.runtime.kept import REQUESTS
 from ensemble_tools.workflows.runtime.operations.joining import Join
 
 #: The rows' numbers, by which they are sorted after the merge.
@@ -230,7 +231,7 @@ def _beside(key: ColumnType, given: FrameColumn) -> ColumnType:
             python_rows=given.python_rows,
             with_gaps=True,
             gaps_left=False,
-            of_table=True,
+            shared_by=REQUESTS,
         )
     if values.dtype.kind == "S":
         return replace(key, kind=Kind.TEXT, width=0, with_gaps=True, gaps_left=False)

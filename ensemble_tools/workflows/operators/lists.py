@@ -20,7 +20,7 @@ def slice_lists(call: Call) -> Frame:
     frame: Frame = {}
     for name, column in call.each(call.lists(call.names)):
         # Slices of arrays are views of these, of Python's lists they are copies.
-        sliced = replace(column, of_table=column.of_table and not column.python_rows)
+        sliced = replace(column, shared_by="" if column.python_rows else column.shared_by)
         length = None
         fill: Number = 0
         # Rows that are arrays are not filled up: numpy's append makes a copy that nobody keeps.

@@ -51,6 +51,13 @@ _ITEMS: dict[str, tuple[type, ...]] = {
 }
 
 
+#: Who has the same objects, and sees what is changed in them: all requests those of a table, all
+#: operators of a Subgraph those of the frame that it is given.
+REQUESTS, BESIDE = "requests", "operators beside it"
+#: A node's number in its graph, behind that of the Subgraph around it, and so on.
+NodePath = tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class KeptNode(Parameters):
     """A node of the workflow's graph, the frame that it is given, and what it puts out.
@@ -58,19 +65,19 @@ class KeptNode(Parameters):
     selection: the columns that its operator is applied to, those that are selected together in one
     tuple. inputs: the frame's columns, as many as the step reads. Of each of them python_lists says
     whether its lists are Python's; others_read, whether others read the objects in it, too; and
-    of_table, whether its lists are those of a table, which has them for all requests. columns: what
-    it puts out, in their order. not_beside: which columns it may not put out beside those; None
+    shared_by, who has the same objects: REQUESTS, BESIDE or nobody. columns: what it puts out, in
+    their order. not_beside: which columns it may not put out beside those; None
     where there may be no others. unchanged: which it may put out only as it was given them.
     keeps_rows: it puts out as many rows as it is given. operator: what people call it.
     """
 
     name = "kept"
-    node: int
+    node: NodePath
     selection: tuple[str | tuple[str, ...], ...]
     inputs: tuple[str, ...]
     python_lists: tuple[bool, ...]
     others_read: tuple[bool, ...]
-    of_table: tuple[bool, ...]
+    shared_by: tuple[str, ...]
     columns: tuple[str, ...]
     not_beside: tuple[str, ...] | None
     unchanged: tuple[str, ...]

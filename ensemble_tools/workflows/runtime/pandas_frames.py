@@ -11,6 +11,8 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterable
+from datetime import date, time, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -19,13 +21,16 @@ import pandas as pd
 
 from .columns import Column, LeftToNVTabular, NoRowsMade, TableChanged
 from .failures import OperatorFailed, describe_operator
-from .kept import KeptNode
+from .kept import REQUESTS, KeptNode
 
 # As Dask sets it for NVTabular's process: numexpr's numbers are not numpy's, where it is installed.
 pd.set_option("compute.use_numexpr", False)
 
 #: What an object of a column may be without being copied for each reader.
-_UNCHANGEABLE = (str, bytes, int, float, type(None), pd.Timestamp, pd.Timedelta, np.generic)
+_UNCHANGEABLE = (
+    *(str, bytes, int, float, type(None), np.generic, type(pd.NA), Decimal),
+    *(date, time, timedelta),  # pandas' own are among them
+)
 
 #: What is missing in texts, by how it is answered.
 _MISSING = {"nan": np.nan, "None": None}
@@ -117,10 +122,10 @@ def _given(node: KeptNode, columns: Iterable[Any]) -> dict[str, Any]:
     """The columns of the node's frame."""
     return {
         name: _own_series(column)
-        if others_read or (of_table and isinstance(column, pd.Series))
+        if others_read or (shared_by and isinstance(column, pd.Series))
         else _series_of(column, python_lists)
-        for name, column, python_lists, others_read, of_table in zip(
-            node.inputs, columns, node.python_lists, node.others_read, node.of_table, strict=True
+        for name, column, python_lists, others_read, shared_by in zip(
+            node.inputs, columns, node.python_lists, node.others_read, node.shared_by, strict=True
         )
     }
 
@@ -177,31 +182,51 @@ def _objects(rows: list[Any]) -> Any:
 
 
 class _WatchedLists:
-    """Lists of a frame that may not be changed: NVTabular's are the request's, or a table's.
+    """Lists of a frame that may not be changed: in NVTabular's, others read the same ones.
 
-    They are looked for in what the frame is made of, which is not copied with it.
+    They are the request's, a table's, or those of a Subgraph's frame. They are looked for in what
+    the frame is made of, which is not copied with it.
     """
 
     def __init__(self, node: KeptNode, given: dict[str, Any]) -> None:
         self._arrays: list[tuple[Any, Any]] = []
-        self._lists: list[tuple[list[Any], list[Any]]] = []
-        for column, of_table in zip(given.values(), node.of_table, strict=True):
+        self._lists: list[tuple[str, list[Any], list[Any]]] = []
+        for column, shared_by in zip(given.values(), node.shared_by, strict=True):
             if column.dtype != object:
                 continue
             values = column.values if isinstance(column, pd.Series) else column
             self._arrays += [(row, row.copy()) for row in values if isinstance(row, np.ndarray)]
-            if of_table:
-                self._lists += [(row, list(row)) for row in values if isinstance(row, list)]
+            if shared_by:
+                _check_watched(values)
+                lists = (row for row in values if isinstance(row, list))
+                self._lists += [(shared_by, row, list(row)) for row in lists]
 
     def check(self) -> None:
-        for row, items in self._lists:
-            if len(row) != len(items) or any(map(operator.is_not, row, items)):
-                raise TableChanged("an operator changed a table, which later requests read")
+        changed = {
+            shared_by
+            for shared_by, row, items in self._lists
+            if len(row) != len(items) or any(map(operator.is_not, row, items))
+        }
+        if REQUESTS in changed:
+            raise TableChanged("an operator changed a table, which later requests read")
+        if changed:
+            raise LeftToNVTabular("an operator changed lists in place, which others read")
         for now, before in self._arrays:
             if now.tobytes() != before.tobytes():  # of texts their addresses
                 raise LeftToNVTabular(
                     "an operator changed the request, which others read, in place"
                 )
+
+
+def _check_watched(values: Any) -> None:
+    """Raises LeftToNVTabular for objects that may be changed unseen, such as lists of lists."""
+    for value in values:
+        is_numbers = isinstance(value, np.ndarray) and value.dtype != object
+        items = () if is_numbers else value if isinstance(value, list | np.ndarray) else (value,)
+        if not all(isinstance(item, _UNCHANGEABLE) for item in items):
+            raise LeftToNVTabular(
+                f"an operator may change objects that others read ({type(value).__name__})"
+            )
 
 
 def _check_made(node: KeptNode, made: Any, rows: int) -> None:

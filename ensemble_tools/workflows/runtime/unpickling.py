@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from .kept import NodePath
 from .stand_ins import BASES, STAND_INS, NeedsNVTabular, imported_packages, is_package
 
 _BINARY = (
@@ -36,6 +37,7 @@ _TOUCHED = (
 #: The same of two objects. Of classes `|` makes a type, in annotations for instance.
 _TOUCHED_WITH_ANOTHER = tuple(f"__{side}{name}__" for side in ("", "r") for name in _BINARY)
 
+_SUBGRAPH = ("merlin.dag.ops.subgraph", "Subgraph")
 #: Stand-ins that do less than what they stand for.
 _FITTED = {*STAND_INS.values()} - {*BASES}
 
@@ -136,8 +138,8 @@ for _name in {*_TOUCHED} - {"__call__"}:  # which asks __new__
     setattr(_PlaceholderClass, _name, _touch_class)
 
 
-def load_operators(directory: Path) -> list[Any]:
-    """The operators of the workflow that lies there as a pickle, as the compiler numbers its nodes.
+def load_operators(directory: Path) -> dict[NodePath, Any]:
+    """The operators of the workflow that lies there as a pickle, by the paths of their nodes.
 
     Raises NeedsNVTabular, and what unpickling raises.
     """
@@ -148,12 +150,30 @@ def load_operators(directory: Path) -> list[Any]:
     if imported_packages() != before:
         raise NeedsNVTabular("a module of its functions imports NVTabular")
     output = _state(_state(workflow, "graph"), "output_node")
-    operators = [_state(node, "op") for node in in_post_order(output, _upstream)]
+    nodes = walk_nodes(output, _upstream, _inner_output)
+    operators = {path: _state(node, "op") for path, node in nodes}
     unpickler.reading.sealed = True
     return operators
 
 
-def in_post_order(output: Any, upstream: Callable[[Any], Iterable[Any]]) -> list[Any]:
+def walk_nodes(
+    output: Any,
+    upstream: Callable[[Any], Iterable[Any]],
+    inner_output: Callable[[Any], Any],
+    path: NodePath = (),
+) -> Iterator[tuple[NodePath, Any]]:
+    """All nodes of a graph and of its Subgraphs, with their paths, as the compiler has them.
+
+    output: the graph's last node. inner_output: that of a Subgraph's graph, None for other nodes.
+    """
+    for number, node in enumerate(_in_post_order(output, upstream)):
+        yield (*path, number), node
+        inner = inner_output(node)
+        if inner is not None:
+            yield from walk_nodes(inner, upstream, inner_output, (*path, number))
+
+
+def _in_post_order(output: Any, upstream: Callable[[Any], Iterable[Any]]) -> list[Any]:
     """Nodes as the compiler numbers them: each after those that it needs, by its first use."""
     done, stack, seen = [], [(output, iter(upstream(output)))], set[int]()
     while stack:
@@ -186,6 +206,13 @@ def _upstream(node: Any) -> Iterable[Any]:
     """merlin-core's Node.parents_with_dependencies."""
     for other in (*_state(node, "parents"), *_state(node, "dependencies")):
         yield from other if isinstance(other, list) else [other]
+
+
+def _inner_output(node: Any) -> Any:
+    cls = type(_state(node, "op"))
+    if (cls.__module__, cls.__qualname__) != _SUBGRAPH:
+        return None
+    return _state(_state(_state(node, "op"), "graph"), "output_node")
 
 
 class _Unpickler(pickle.Unpickler):

@@ -241,6 +241,13 @@ ENDLESS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.parametrize("graph", [None, 5, {}, Thing(edges=[])])
+def test_what_an_operator_calls_its_graph(graph: Any, tmp_path: Path) -> None:
+    """One of the user's may have anything of that name, and is no Subgraph."""
+    (made,) = read(ensemble(node(op=Thing(graph=graph))), tmp_path).nodes
+    assert made.operator.subgraph is None
+
+
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_no_graph(kind: str, tmp_path: Path) -> None:
     """What is no graph, or one without end, is refused fast, in a sentence that names the file."""

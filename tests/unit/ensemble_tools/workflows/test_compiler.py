@@ -11,7 +11,14 @@ from ensemble_tools.archive.executor_graph import ExecutorGraph, Operator
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.program import Input, Program
-from ensemble_tools.workflows.runtime.kept import ANSWERED_LISTS, NUMBER, KeptNode, TakeArray
+from ensemble_tools.workflows.runtime.kept import (
+    ANSWERED_LISTS,
+    BESIDE,
+    NUMBER,
+    REQUESTS,
+    KeptNode,
+    TakeArray,
+)
 from tests.support.fitted_operators import (
     AGE,
     DRINK,
@@ -122,12 +129,12 @@ def test_what_is_kept() -> None:
     program = compiled(*KEPT)
     kept, array, log = program.steps
     assert kept.operation == KeptNode(
-        node=1,
+        node=(1,),
         selection=("age",),
         inputs=("age",),
         python_lists=(False,),
         others_read=(False,),
-        of_table=(False,),
+        shared_by=("",),
         columns=("age",),
         not_beside=(),
         unchanged=(),
@@ -298,6 +305,33 @@ def test_who_else_reads_the_objects_of_a_function() -> None:
     assert _others_read(both) == [False, True, True]
 
 
+def _subgraph(*operators: Operator) -> Operator:
+    inner = graph(AGE, *operators)
+    return Operator("merlin.dag.ops.subgraph.Subgraph", "Subgraph", subgraph=inner)
+
+
+def test_functions_inside_of_subgraphs() -> None:
+    """They are kept at their paths; a Subgraph's frame is one for all of its operators."""
+    inner = _subgraph(KEPT[0], LOG, KEPT[0])
+    program = compiled(KEPT[0], _subgraph(inner, KEPT[0]), KEPT[0])
+    assert [(kept.node, kept.shared_by) for kept in _kept(program)] == [
+        ((1,), ("",)),
+        ((2, 1, 1), (BESIDE,)),
+        ((2, 1, 3), ("",)),
+        ((2, 2), ("",)),
+        ((3,), ("",)),
+    ]
+    assert program.operators == {"LogOp": 1}
+
+
+def test_the_last_operator_of_a_subgraph_at_the_end_may_leave_no_rows() -> None:
+    """Two Subgraphs may have one graph: the first one's operators are not the last."""
+    twice = _subgraph(KEPT[0], _subgraph(operator("filter.Filter", f=None)))
+    program = compiled(twice, twice)
+    last = [step.is_last for step in program.steps if isinstance(step.operation, KeptNode)]
+    assert last == [False, False, False, True]
+
+
 def _own(*behind: Operator) -> ExecutorGraph:
     """An operator of one's own, and what comes behind it."""
     return graph(AGE, OWN, *behind)
@@ -389,4 +423,4 @@ def test_texts_of_functions_may_be_missing() -> None:
 def test_a_function_may_pass_on_the_lists_of_a_table() -> None:
     """Who changes one in place changes the table, whoever has handed it over."""
     nodes = _kept(of_table(ITEMS, (GENRES,), KEPT[0], KEPT[0], KEPT[0]))
-    assert [node.of_table[-1] for node in nodes] == [True, True, True]
+    assert [node.shared_by[-1] for node in nodes] == [REQUESTS] * 3

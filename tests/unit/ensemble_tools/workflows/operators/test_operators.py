@@ -21,6 +21,7 @@ from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 from tests.support.fitted_operators import (
     CITY,
     COLUMNS,
+    DRINK,
     EXAMPLES,
     GENRES,
     KEPT,
@@ -41,6 +42,9 @@ PROGRAMS = {name: example.compiled() for name, example in EXAMPLES.items()}
 PROGRAMS["kept"] = compiled(*KEPT)
 PROGRAMS["texts that are filled up"] = of_table(
     ITEMS, (CITY,), operator("fill.FillMissing", fill_val="b", add_binary_cols=False)
+)
+PROGRAMS["texts of a function"] = compiled(
+    KEPT[0], operator("fill.FillMissing", fill_val=0, add_binary_cols=False), column=DRINK
 )
 PROGRAMS["lists of a table"] = of_table(ITEMS, (GENRES,))
 
