@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tritonclient.grpc.aio as triton_grpc
@@ -19,7 +21,8 @@ from container.settings import Settings, read_settings
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
-from container.tritonserver.runtime import TritonRuntime, find_runtime
+from container.tritonserver.runtime import TritonRuntime, find_runtime, own_environment_bin
+from tests.fakes import tritonserver as fake
 
 ROOT = Path(__file__).parents[3]
 WHEEL_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"
@@ -80,11 +83,16 @@ async def nothing() -> None:
     """An on_restarted with nothing to load."""
 
 
-def make_stage(tmp_path: Path, environment: Mapping[str, str]) -> Stage:
-    """A stage under the directory, for the settings in the environment."""
+def make_stage(
+    tmp_path: Path, environment: Mapping[str, str], runtime: TritonRuntime | None = None
+) -> Stage:
+    """A stage under the directory, for the settings in the environment.
+
+    runtime: None for the one that is found, for which the models' Python is started once.
+    """
     settings = read_settings(environment)
     everything = {**os.environ, **environment}
-    runtime = find_runtime(settings, tmp_path / "work", everything)
+    runtime = runtime or find_runtime(settings, tmp_path / "work", everything)
     repository = tmp_path / "repository"
     repository.mkdir()
     ports = choose_ports(settings)
@@ -98,6 +106,17 @@ def make_stage(tmp_path: Path, environment: Mapping[str, str]) -> Stage:
         shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
     )
     return Stage(settings, runtime, ports, repository, command)
+
+
+def fake_stage(tmp_path: Path, **knobs: Any) -> Stage:
+    """A stage whose tritonserver is the fake one, which has no models' Python to be asked."""
+    program = fake.install(tmp_path / "tritonserver")
+    backends = tmp_path / "backends"
+    (backends / "pytorch").mkdir(parents=True)
+    words = json.dumps({"record": str(tmp_path / "record"), **knobs})
+    environment = {"SERVE_TRITON_SERVER": str(program), fake.VARIABLE: words}
+    runtime = TritonRuntime(program, backends, None, None, None, own_environment_bin(), None, ())
+    return make_stage(tmp_path, environment, runtime)
 
 
 @contextlib.asynccontextmanager

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import functools
-import json
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -42,7 +41,7 @@ from serve.triton.http import TritonHttp
 from serve.triton.stubs import Stub, find_stubs
 from serve.triton.trials import Trials
 from tests.fakes import tritonserver as fake
-from tests.unit.container.conftest import make_stage
+from tests.unit.container.conftest import fake_stage
 from tests.unit.serve.fake_in_loop import FakeInLoop
 
 #: For anything that must happen; a failure, not a sleep.
@@ -260,10 +259,7 @@ async def joined(
 
     dies: tritonserver is a process, as TritonProcess keeps it; else it is in the test's own.
     """
-    program = fake.install(tmp_path / "tritonserver")
-    (tmp_path / "backends/pytorch").mkdir(parents=True)
-    words = json.dumps({"record": str(tmp_path / "record"), **knobs})
-    stage = make_stage(tmp_path, {"SERVE_TRITON_SERVER": str(program), fake.VARIABLE: words})
+    stage = fake_stage(tmp_path, **knobs)
     root = tmp_path / "models"
     root.mkdir()
     registry = Registry(rooms)

@@ -15,8 +15,7 @@ from tritonclient.utils import InferenceServerException
 
 from container.tritonserver.process import TritonProcess
 from tests.fakes import tritonserver as fake
-from tests.unit.container.conftest import WAIT_S, Stage, running, until
-from tests.unit.container.tritonserver.test_process import fake_stage
+from tests.unit.container.conftest import WAIT_S, Stage, fake_stage, running, until
 
 
 @contextlib.asynccontextmanager

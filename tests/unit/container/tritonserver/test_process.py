@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -19,7 +18,15 @@ from container.errors import TritonCrashLoop, TritonNotLive, describe_status
 from container.tritonserver.process import SHARED_MEMORY, TritonProcess, remove_shared_memory
 from tests.fakes import tritonserver as fake
 from tests.support.clock import Clock
-from tests.unit.container.conftest import ROOT, WAIT_S, Stage, make_stage, nothing, running, until
+from tests.unit.container.conftest import (
+    ROOT,
+    WAIT_S,
+    Stage,
+    fake_stage,
+    nothing,
+    running,
+    until,
+)
 
 ECHO = """
 import triton_python_backend_utils as pb_utils
@@ -34,14 +41,6 @@ input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
 output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
 instance_group { kind: KIND_CPU }
 """
-
-
-def fake_stage(tmp_path: Path, **knobs: Any) -> Stage:
-    """A stage whose tritonserver is the fake one."""
-    program = fake.install(tmp_path / "tritonserver")
-    (tmp_path / "backends/pytorch").mkdir(parents=True)
-    words = json.dumps({"record": str(tmp_path / "record"), **knobs})
-    return make_stage(tmp_path, {"SERVE_TRITON_SERVER": str(program), fake.VARIABLE: words})
 
 
 def starts(tmp_path: Path) -> int:
