@@ -209,6 +209,16 @@ def test_an_abandoned_suspect_beside_another_one() -> None:
     assert desk.book.standing(other) is Standing.SUSPECT
 
 
+def test_two_that_were_there_at_two_deaths_are_condemned_at_the_third() -> None:
+    """One that hangs goes on beside the next suspect: neither death says which of them it was."""
+    desk = Desk()
+    for death in (1, 2, 3):
+        judgement = desk.dies_in(request(), request(b"other1"))
+        assert (judgement is None) == (death < 3)
+        expected = Standing.SUSPECT if death < 3 else Standing.CULPRIT
+        assert {desk.book.standing(it) for it in (request(), request(b"other1"))} == {expected}
+
+
 def test_a_load_is_refused_for_good_and_another_archive_is_not() -> None:
     """By name and archive, and with a sentence about the archive."""
     desk = Desk()
