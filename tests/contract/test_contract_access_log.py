@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support import models
 from tests.support.container import Container, running, until
+from tests.support.fake_triton import fake_environment
 from tests.support.protocol import infer, values
 
 TARGET, ID = "X-Amzn-SageMaker-Target-Model", "X-Amzn-SageMaker-Inference-Id"
@@ -23,23 +25,30 @@ def told(container: Container) -> list[dict[str, Any]]:
     return [line for line in lines if line.get("logger") == "serve.access"]
 
 
-@pytest.mark.tritonserver
-@pytest.mark.parametrize("way", [{}, USUAL], ids=["short", "usual"])
-def test_every_invocation_has_a_line(tmp_path: Path, way: dict[str, str]) -> None:
-    """Answered, refused, of a model that is not there, given up by its caller: one each."""
-    with running(tmp_path, SERVE_LOG_FORMAT="json", SERVE_ACCESS_LOG="all") as container:
+@pytest.fixture(scope="module")
+def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """A container that tells of every invocation, with the model `m`."""
+    directory = tmp_path_factory.mktemp("telling")
+    with running(directory, SERVE_LOG_FORMAT="json", SERVE_ACCESS_LOG="all") as container:
         written = models.write_archive(container.model_root / "m/model", {"m": models.identity})
         assert container.load("m", written, **{TARGET: "shop.tar.gz"}).status_code == 200
-        sent = {TARGET: "shop.tar.gz", ID: "i-1", **way}
-        body = json.dumps(infer([1])).encode()
-        assert values(container.invoke("m", body, **sent)) == [1]
-        assert container.invoke("m", b"{", **sent).status_code == 400
-        assert container.invoke("none", body, **sent).status_code == 404
-        give_up(container, way)
-        until(lambda: len(told(container)) >= 4, "each has its line", container)
-        lines = told(container)
-        assert container.log.count("request refused") == 2
-    answered, refused, unknown, left = lines
+        yield container
+
+
+@pytest.mark.tritonserver
+@pytest.mark.parametrize("way", [{}, USUAL], ids=["short", "usual"])
+def test_every_invocation_has_a_line(telling: Container, way: dict[str, str]) -> None:
+    """Answered, refused, of a model that is not there, given up by its caller: one each."""
+    before, refusals = len(told(telling)), telling.log.count("request refused")
+    sent = {TARGET: "shop.tar.gz", ID: "i-1", **way}
+    body = json.dumps(infer([1])).encode()
+    assert values(telling.invoke("m", body, **sent)) == [1]
+    assert telling.invoke("m", b"{", **sent).status_code == 400
+    assert telling.invoke("none", body, **sent).status_code == 404
+    give_up(telling, way)
+    until(lambda: len(told(telling)) >= before + 4, "each has its line", telling)
+    answered, refused, unknown, left = told(telling)[before:]
+    assert telling.log.count("request refused") == refusals + 2
     assert answered["message"] == "request answered"
     assert (answered["model_name"], answered["target_model"]) == ("m", "shop.tar.gz")
     assert (answered["inference_id"], answered["status"]) == ("i-1", 200)
@@ -64,9 +73,8 @@ def give_up(container: Container, way: dict[str, str]) -> None:
             assert caller.recv(100).startswith(b"HTTP/1.1 100")
 
 
-@pytest.mark.tritonserver
 def test_only_errors_by_default(tmp_path: Path) -> None:
-    with running(tmp_path, SERVE_LOG_FORMAT="json") as container:
+    with running(tmp_path, **fake_environment(tmp_path), SERVE_LOG_FORMAT="json") as container:
         assert container.invoke("none", b"{}").status_code == 404
         until(lambda: told(container), "the refusal has a line", container)
         (line,) = told(container)

@@ -219,7 +219,7 @@ def test_nothing_is_left(sent: signal.Signals, tmp_path: Path) -> None:
         started = [*forked(serving), *interpreters(container)]
         assert len(started) == 2
         container.signal(sent)
-        container.wait(30)
+        container.wait()
         left = {it.pid for it in started}
         until(lambda: not {it.pid for it in processes()} & left, "nothing is left")
     finally:
