@@ -35,14 +35,15 @@ LONG = (
     "tests/unit/ensemble_tools/commands/",
     "tests/unit/serve/test_called_models.py",
 )
-#: Fixtures that start one. A test that starts one by itself bears the mark itself.
-REAL_TRITONSERVER = frozenset({"triton", "stage", "container"})
+#: Fixtures that start one, but where it is played. A test that starts one by itself bears the mark.
+REAL_TRITONSERVER, PLAYED = frozenset({"triton", "stage", "container"}), "endpoint"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long begins first, so that no worker ends alone; else nothing moves."""
     for item in items:
-        if REAL_TRITONSERVER & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if REAL_TRITONSERVER & fixtures and PLAYED not in fixtures:
             item.add_marker(pytest.mark.tritonserver)
     items.sort(key=_place)
 

@@ -194,7 +194,7 @@ def test_the_installed_server_serves_an_export(programs: Path, tmp_path: Path) -
         "SERVE_MODEL_ENVIRONMENT": "all",
     }
     process = start(log, environment, programs / "merlin-serve", "serve")
-    container = Container(process, port, log, DENSE, work)
+    container = Container(port, DENSE, work, process, log)
     try:
         until(lambda: container.ping() == 200, "/ping is 200", container)
         with container.loaded("dense", DENSE / "repository"):

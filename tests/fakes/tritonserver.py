@@ -15,6 +15,8 @@ inference requests. What it does wrong stands in the environment variable FAKE_T
     unload              {model or "*": {...}}   ready_for_s (seconds it stays READY; -1: for ever)
     infer               {model or "*": {...}}   status, message, times, delay_s, hang,
                         close_mid_answer, garbage, chunked
+    computes            true: answers `IN` plus the model's parameter `addend`, or what its steps
+                        make of it, in the place of an echo; FP32, as JSON
     dead_stubs          [model, ...]  whose Python stubs are dead once they are loaded: the server
                         is not ready, as from 26.04 on, and says so of inference
     refuses_names       true: as the Python backend from 25.08 on, and tritonserver 26.03
@@ -98,6 +100,13 @@ class Fake:
         words = config.read_text() if config.is_file() else ""
         steps = re.findall(r'model_name\s*:\s*"([^"]+)"', words)
         return [model, *(name for step in steps for name in self.members(step))]
+
+    def addend(self, model: str) -> float:
+        """What it adds, with its steps, if it has any."""
+        words = (self.repository / model / "config.pbtxt").read_text()
+        found = re.search(r'"addend"[^"]*string_value\s*:\s*"([^"]+)"', words)
+        steps = [name for name in self.members(model) if name != model]
+        return float(found[1]) if found else sum(map(self.addend, steps))
 
     def is_ready(self, model: str) -> bool:
         self.settle()
@@ -273,10 +282,19 @@ async def _infer(
         return await _send(
             writer, 400, _error(f"Request for unknown model: '{model}' is not found")
         )
-    return await _echo(writer, wrong, model, verb, headers, body)
+    return await _echo(fake, writer, wrong, model, verb, headers, body)
+
+
+def _computed(fake: Fake, model: str, body: bytes) -> bytes:
+    """What the models of tests/support/models.py answer: sums."""
+    (given,) = json.loads(body)["inputs"]
+    values = [value + fake.addend(model) for value in given["data"]]
+    output = {"name": "OUT", "datatype": "FP32", "shape": [len(values)], "data": values}
+    return json.dumps({"model_name": model, "outputs": [output]}).encode()
 
 
 async def _echo(
+    fake: Fake,
     writer: asyncio.StreamWriter,
     wrong: Knobs,
     model: str,
@@ -295,7 +313,10 @@ async def _echo(
             "Content-Type": "application/octet-stream",
         }
         return await _send(writer, 200, body, extra)
-    answer = json.dumps({"model_name": model, "echo": body.decode(errors="replace")}).encode()
+    if fake.knobs.get("computes"):
+        answer = _computed(fake, model, body)
+    else:
+        answer = json.dumps({"model_name": model, "echo": body.decode(errors="replace")}).encode()
     if wrong.get("close_mid_answer"):
         writer.write(_head(200, {"Content-Length": str(len(answer))}) + answer[: len(answer) // 2])
         await writer.drain()

@@ -52,20 +52,17 @@ class Snapshot:
 
 
 @dataclass
-class Container:
-    """One run. model_root is where archives may lie; work_dir its directory for temporary files.
+class Endpoint:
+    """What the platform asks. model_root is where archives may lie; work_dir where it writes.
 
     quotes_names: invocations ask for a quoted name, which the container answers through ASGI.
     """
 
-    process: subprocess.Popen[bytes]
     port: int
-    log_path: Path
     model_root: Path
     work_dir: Path
-    quotes_names: bool = False
+    quotes_names: bool = field(default=False, kw_only=True)
     http: httpx.Client = field(init=False)
-    _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
@@ -75,8 +72,6 @@ class Container:
             limits=limits,
             trust_env=False,
         )
-
-    # -- the contract
 
     def ping(self) -> int:
         """The status of /ping; 0 while nothing listens."""
@@ -122,13 +117,6 @@ class Container:
             answer = self.unload(name)
             assert answer.status_code == 200, answer.text
 
-    # -- from outside
-
-    @property
-    def log(self) -> str:
-        """Everything that it and its children have said."""
-        return self.log_path.read_text(errors="replace")
-
     @property
     def serving(self) -> Path:
         """Its serving repository."""
@@ -139,13 +127,27 @@ class Container:
         """The directories of the containers that write where it does."""
         return [*self.work_dir.glob("serve-*")]
 
-    def until_nothing_is_published(self) -> None:
-        """Where models with nothing to finalize were unloaded: soon behind the answer."""
-        until(lambda: not self.published(), "nothing is published", self)
-
     def published(self) -> frozenset[str]:
         """What lies in the serving repository, hidden things included."""
         return frozenset(path.name for path in self.serving.iterdir())
+
+
+@dataclass
+class Container(Endpoint):
+    """One run of the container's process."""
+
+    process: subprocess.Popen[bytes]
+    log_path: Path
+    _seen: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def log(self) -> str:
+        """Everything that it and its children have said."""
+        return self.log_path.read_text(errors="replace")
+
+    def until_nothing_is_published(self) -> None:
+        """Where models with nothing to finalize were unloaded: soon behind the answer."""
+        until(lambda: not self.published(), "nothing is published", self)
 
     def descendants(self) -> list[Process]:
         """Its child processes and theirs; all that were ever seen are remembered."""
@@ -285,7 +287,7 @@ def launch(
             stderr=subprocess.STDOUT,
         )
     port = int(everything["SAGEMAKER_BIND_TO_PORT"])
-    return Container(process, port, log_path, Path(everything["SERVE_MODEL_ROOT"]), work_dir)
+    return Container(port, Path(everything["SERVE_MODEL_ROOT"]), work_dir, process, log_path)
 
 
 @contextlib.contextmanager

@@ -442,3 +442,34 @@ def sums(directory: Path, addends: Iterable[float]) -> Path:
     """An ensemble `sum` over the steps add0, add1, ...; the step names are always the same."""
     steps = {f"add{number}": adder(addend) for number, addend in enumerate(addends)}
     return write_archive(directory, {**steps, "sum": Chain(tuple(steps))})
+
+
+#: Answers its inputs, whatever they are; says in words what it was given when these are `raise`.
+ANY = """
+class TritonPythonModel(Each):
+    def execute(self, requests):
+        return [self.one(request) for request in requests]
+
+    def one(self, request):
+        tensors = []
+        for tensor in request.inputs():
+            array = tensor.as_numpy()
+            if array.dtype == np.object_ and array.size and array.flat[0].startswith(b"raise"):
+                raise ValueError(array.flat[0].decode())
+            tensors.append(pb_utils.Tensor(tensor.name().replace("IN", "OUT", 1), array))
+        return pb_utils.InferenceResponse(tensors)
+"""
+TYPES_OF_ANY = ("FP32", "FP16", "STRING", "BOOL", "INT64")
+
+
+def anything() -> PythonModel:
+    """A model that answers its inputs, which are of these types."""
+    inputs = "".join(
+        f'input {{ name: "{"IN_" + kind}" data_type: TYPE_{kind} dims: [-1] optional: true }}\n'
+        for kind in TYPES_OF_ANY
+    )
+    outputs = "".join(
+        f'output {{ name: "{"OUT_" + kind}" data_type: TYPE_{kind} dims: [-1] }}\n'
+        for kind in TYPES_OF_ANY
+    )
+    return PythonModel(ANY, tensors=inputs + outputs)

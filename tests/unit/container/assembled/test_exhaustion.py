@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import tritonserver as fake
 from tests.support import models
-from tests.support.container import Container, running
-from tests.support.fake_triton import fake_environment
 from tests.support.protocol import complaint, infer
+from tests.unit.container.assembled.played import Played, played
 
 LACKS = {
     "gpu-limit": "memory limit set for GPU 0 has exceeded, model loading is rejected",
@@ -72,21 +70,20 @@ MESSAGES = {**LACKS, **FAULTS}
 
 
 @pytest.fixture(scope="module")
-def lacking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+def lacking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """A container whose tritonserver refuses to load l-* and to invoke i-*, each with its words."""
     directory = tmp_path_factory.mktemp("lacking")
     failed = "load failed for model '{0}': version 1 is at UNAVAILABLE state: Internal: {1}; "
     loads = {f"l-{key}": {"message": failed.format(key, text)} for key, text in MESSAGES.items()}
     infers = {f"i-{key}": {"message": text, "status": 400} for key, text in LACKS.items()}
     infers |= {f"s-{key}": {"message": text, "status": 500} for key, text in MESSAGES.items()}
-    environment = fake_environment(directory, load=loads, infer=infers)
-    with running(directory, **environment) as container:
+    with played(directory, {"load": loads, "infer": infers}) as container:
         models.write_archive(container.model_root / "m/model", {"m": models.identity})
         yield container
 
 
 @pytest.mark.parametrize("key", MESSAGES)
-def test_loads(key: str, lacking: Container) -> None:
+def test_loads(key: str, lacking: Played) -> None:
     """A load that fails for want of a resource is a 507, any other a 400; none leaves a trace."""
     answer = lacking.load(f"l-{key}", lacking.model_root / "m/model")
     assert answer.status_code == (507 if key in LACKS else 400)
@@ -98,7 +95,7 @@ def test_loads(key: str, lacking: Container) -> None:
 @pytest.mark.parametrize(
     "name", [*(f"i-{key}" for key in LACKS), *(f"s-{key}" for key in MESSAGES)]
 )
-def test_invocations(name: str, lacking: Container) -> None:
+def test_invocations(name: str, lacking: Played) -> None:
     """An invocation that fails for want of a resource is a 507, whatever status Triton gave it."""
     with lacking.loaded(name, lacking.model_root / "m/model"):
         answer = lacking.invoke(name, infer([1]))
@@ -108,12 +105,11 @@ def test_invocations(name: str, lacking: Container) -> None:
 
 def test_memory_reserve(tmp_path: Path) -> None:
     """A load is refused with 507 while less memory is free than is to be kept free."""
-    environment = fake_environment(tmp_path)
-    with running(tmp_path, SERVE_MEMORY_RESERVE_MB="100000000", **environment) as container:
+    with played(tmp_path, SERVE_MEMORY_RESERVE_MB="100000000") as container:
         directory = models.write_archive(container.model_root / "m/model", {"m": models.identity})
         answer = container.load("m1", directory)
         assert answer.status_code == 507
         assert "SERVE_MEMORY_RESERVE_MB" in complaint(answer)
         assert container.models() == {}
         assert not container.published()
-        assert not [e for e in fake.read_record(tmp_path / "record") if e["event"] == "load"]
+        assert not container.asked("load")

@@ -1,0 +1,140 @@
+"""The container's parts as the container joins them, in this process, on a played tritonserver.
+
+What is refused before tritonserver is asked, and what is answered without it, needs no process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from container.assembly import Container
+from container.constants import Constants
+from container.settings import Settings, read_settings
+from container.telemetry.outside import OutsideCounts
+from container.tritonserver.runtime import ModelsPython
+from serve.triton.access import TritonAccess
+from tests.fakes import tritonserver as fake
+from tests.support.container import START_TIMEOUT_S, Endpoint, Snapshot, until
+from tests.unit.container.conftest import Stage, fake_stage
+from tests.unit.serve.fake_in_loop import FakeInLoop
+
+BACKENDS = ("onnxruntime", "python", "pytorch")
+
+
+@dataclass
+class Played(Endpoint):
+    """The endpoint, and what its tritonserver was asked."""
+
+    repository: Path
+    record: Path
+
+    @property
+    def serving(self) -> Path:
+        """Its serving repository."""
+        return self.repository
+
+    def asked(self, *kinds: str) -> list[dict[str, object]]:
+        """What the played tritonserver was asked, of these kinds, in order."""
+        return [event for event in fake.read_record(self.record) if event["event"] in kinds]
+
+    def computed_s(self) -> float:
+        """The processor's time that this process has had, however busy the machine is."""
+        return time.process_time()
+
+    def snapshot(self) -> Snapshot:
+        """What it holds now; there are no stubs."""
+        return Snapshot(tuple(sorted(self.models())), self.published(), frozenset(), frozenset())
+
+
+@contextmanager
+def played(
+    directory: Path, knobs: dict[str, object] | None = None, **environment: str
+) -> Iterator[Played]:
+    """An endpoint for as long as the block lasts. knobs: of tests/fakes/tritonserver.py."""
+    model_root = directory / "models"
+    model_root.mkdir(parents=True)
+    stage = fake_stage(directory, computes=True, **(knobs or {}))
+    settings = read_settings(
+        {
+            "SAGEMAKER_MULTI_MODEL": "true",
+            "SERVE_MODEL_ROOT": str(model_root),
+            "SERVE_WARM": "off",
+            "SERVE_MEMORY_RESERVE_MB": "0",
+            **environment,
+        }
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    runs = _Runs(settings, stage, listener)
+    runs.start()
+    port = listener.getsockname()[1]
+    endpoint = Played(port, model_root, directory, stage.repository, directory / "record")
+    try:
+        until(lambda: endpoint.ping() == 200, "/ping is 200")
+        yield endpoint
+    finally:
+        endpoint.http.close()
+        runs.stop()
+
+
+class _Runs(threading.Thread):
+    """The event loop of one endpoint."""
+
+    def __init__(self, settings: Settings, stage: Stage, listener: socket.socket) -> None:
+        super().__init__(name="played container", daemon=True)
+        self._settings, self._stage, self._listener = settings, stage, listener
+        self._loop = asyncio.new_event_loop()
+        self._stopped = asyncio.Event()
+
+    def run(self) -> None:
+        """Serves until `stop`."""
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    def stop(self) -> None:
+        """Returns when nothing of it runs."""
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self.join(START_TIMEOUT_S)
+        assert not self.is_alive()
+
+    async def _serve(self) -> None:
+        triton = FakeInLoop(self._stage.command)
+        running = asyncio.ensure_future(triton.run())
+        container = self._container()
+        with self._listener:
+            container.listen(self._listener, 128)
+            beside = [asyncio.ensure_future(it) for it in container.observability.running()]
+            await self._stopped.wait()
+            container.give_up_loads()
+            await container.stop()
+        for task in beside:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await triton.stop()
+        await running
+
+    def _container(self) -> Container:
+        async def replace(_: float) -> None:
+            raise AssertionError("a played tritonserver does not die")
+
+        return Container(
+            self._settings,
+            0,
+            self._stage.ports,
+            self._stage.repository,
+            lambda: ModelsPython(backends=BACKENDS),
+            False,
+            TritonAccess.fresh(),
+            {},
+            replace,
+            OutsideCounts(),
+            lambda _: "",
+            Constants(),
+        )
