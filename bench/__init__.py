@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-# Pages and plots are written by the simulator's package, which need not be installed.
+# The machine is described by the simulator's package, which need not be installed.
 sys.path.append(str(Path(__file__).parents[1] / "simulator/src"))

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -22,9 +21,8 @@ from bench.contenders import Contenders
 from bench.errors import BenchError
 from bench.machine import collect_facts
 from bench.measure import Outcome
-from bench.page import write_report_page
-from bench.report import Report, Suite, format_markdown, format_table, to_json
-from bench.results import PATH, Measured, format_results, read_results
+from bench.report import Report, Suite, format_markdown, format_table
+from bench.results import PATH, Measured, Results, format_results, read_results
 from bench.rows import SUITES, Row, Run
 from bench.wrk import find_wrk
 
@@ -58,11 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("bench: interrupted; nothing was written", file=sys.stderr)
         return 130
-    _write(report, options.out)
+    write_files(report, options)
     if options.record:
-        _record(report, options.suite)
+        PATH.write_text(format_results(_add(report, options.suite, read_results())), "utf-8")
+        _tell(f"recorded: {PATH}; `make listings` writes its figures into the pages")
     print(format_table(report), end="")
-    _tell(f"written: {options.out}/report.html, report.md, results.json")
+    _tell(f"written: {options.out}/report.md, results.json")
     return 1 if report.failures else 0
 
 
@@ -110,21 +109,19 @@ def _make_writable(out: Path) -> None:
         raise BenchError(f"--out {out}: nothing can be written there ({reason})") from error
 
 
-def _write(report: Report, out: Path) -> None:
-    text = json.dumps(to_json(report), indent=2, ensure_ascii=False)
-    (out / "results.json").write_text(text + "\n", "utf-8")
-    (out / "report.md").write_text(format_markdown(report), "utf-8")
-    (out / "report.html").write_text(write_report_page(report), "utf-8")
+def write_files(report: Report, options: argparse.Namespace) -> None:
+    """report.md and results.json."""
+    results = format_results(_add(report, options.suite, Results({})))
+    (options.out / "results.json").write_text(results, "utf-8")
+    (options.out / "report.md").write_text(format_markdown(report), "utf-8")
 
 
-def _record(report: Report, suite: str) -> None:
+def _add(report: Report, suite: str, before: Results) -> Results:
     """The rows that were measured, in the place of those of an earlier run."""
     date = f"{datetime.fromtimestamp(report.started, timezone.utc):%Y-%m-%d}"
     measured = Measured(date, report.rounds, report.round_seconds, report.facts)
     order = [row.name for row in SUITES[suite][1]]
-    results = read_results().with_rows(suite, measured, report.outcomes, order)
-    PATH.write_text(format_results(results), "utf-8")
-    _tell(f"recorded: {PATH}; `make listings` writes its figures into the pages")
+    return before.with_rows(suite, measured, report.outcomes, order)
 
 
 def _tell(line: str) -> None:
@@ -158,8 +155,8 @@ def _parser() -> argparse.ArgumentParser:
         "turn; or, as `workflows`, Merlin exports as the executor, as the ensemble in its place "
         "and with their NVTabular workflows compiled; or, as `observing`, containers that tell "
         "nothing, as much as by default, and a line for every invocation. Prints a table, and "
-        "writes report.html, report.md and results.json. Progress goes to stderr. Needs wrk, and "
-        "what `make setup` installs.",
+        "writes report.md and results.json. Progress goes to stderr. Needs wrk, and what "
+        "`make setup` installs.",
         epilog="Exit codes: 0 measured, whether or not goals are reached; 1 something could not be "
         "measured (no wrk, a server that did not start, a wrong answer; the reason is printed and "
         "stands in the report); 2 misuse; 130 after Ctrl-C, with all servers stopped and nothing "

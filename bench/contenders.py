@@ -43,6 +43,14 @@ _ROOT = Path(__file__).parents[1]
 #: What the rival takes over from the container's tritonserver: where the parts of this machine's
 #: tritonserver are, and the stubs' shared memory, whose sizes are upstream's defaults.
 _KEPT = ("--backend-directory=", "--cache-directory=", "--backend-config=python,shm-")
+#: The settings of each form in which an export is served. apart: each model's processes import
+#: their libraries themselves.
+FORMS: Mapping[str, Mapping[str, str]] = {
+    "executor": {"SERVE_REWRITE": "executor", "SERVE_COMPILE": "off"},
+    "ensemble": {"SERVE_COMPILE": "off"},
+    "compiled": {},
+    "apart": {"SERVE_WARM": "off"},
+}
 #: What the container sets and tritonserver by itself would not.
 _THREADS = "--backend-config=python,thread-pool-size="
 
@@ -149,6 +157,12 @@ class Contenders:
             if wait:
                 server.until_ready("/ping")
             yield server
+
+    @contextlib.contextmanager
+    def fresh_forms(self, *forms: str) -> Iterator[dict[str, Container]]:
+        """A container for each form, with its settings."""
+        with ExitStack() as undo:
+            yield {form: undo.enter_context(self.fresh_ours(True, **FORMS[form])) for form in forms}
 
     @contextlib.contextmanager
     def fresh_bare(self, own_threads: bool = False) -> Iterator[BareTriton]:

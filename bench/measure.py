@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 Side = TypeVar("Side")
@@ -30,7 +30,7 @@ class Line:
     """One line of the table.
 
     values: for each contender one value a round, in the unit. `subject` is judged, and divided by
-    `against` where that is named. series: further numbers for a plot, in the order they came.
+    `against` where that is named.
     """
 
     row: str
@@ -41,7 +41,6 @@ class Line:
     subject: str = "ours"
     against: str | None = "rival"
     note: str = ""
-    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def median(self, contender: str) -> float | None:
         """None where that contender was not measured."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bench.measure import Goal, Line, Unit
-from merlin_simulator.measuring.quantities import format_aligned_seconds
 
 
 def format_quantity(value: float | None, unit: Unit) -> str:
@@ -11,7 +10,7 @@ def format_quantity(value: float | None, unit: Unit) -> str:
     if value is None:
         return "–"
     if unit == "s":
-        return format_aligned_seconds(value)
+        return _format_seconds(value)
     if unit == "requests/s":
         return f"{value:,.0f}/s"
     if unit == "models":
@@ -43,6 +42,27 @@ def format_spread(line: Line, contender: str) -> str:
     return low if low == high else f"{low} … {high}"
 
 
+def format_gibibytes(value: int) -> str:
+    """Bytes as GiB: 2**33 -> 8.0 GiB."""
+    return f"{value / 2**30:.1f} GiB"
+
+
+def format_ratio(value: float | None) -> str:
+    """Two digits after the point, three below 0.1; a dash for nothing."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+def _format_seconds(value: float) -> str:
+    """A duration that stands below others, its zeros kept: 0.0042 -> 4.20 ms."""
+    if abs(value) < 0.001:
+        return f"{value * 1e6:.0f} µs"
+    if abs(value) < 1:
+        return f"{value * 1e3:{_digits(value * 1e3)}} ms"
+    return f"{value:{_digits(value)}} s"
+
+
 def _bound(found: Goal, unit: Unit) -> str:
     if found.of == "ratio":
         return f"{found.bound:g}"
@@ -50,3 +70,8 @@ def _bound(found: Goal, unit: Unit) -> str:
         small = found.bound < 0.1
         return f"{found.bound * 1e3:g} ms" if small else f"{found.bound:g} s"
     return f"{found.bound:g} {unit}"
+
+
+def _digits(value: float) -> str:
+    """The format that shows three significant digits of a number of 1 and up."""
+    return ".2f" if abs(value) < 10 else ".1f" if abs(value) < 100 else ".0f"

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from bench.measure import Line
-from bench.quantities import format_quantity
+from bench.quantities import format_gibibytes, format_quantity, format_ratio
 from bench.report import FRONTEND, list_cells, list_columns, write_markdown_table
 from bench.results import Measured, Results
-from merlin_simulator.measuring.quantities import format_gibibytes, format_ratio
 
 _WIDTH = 100
 #: Up to its own end: where that is missing, nothing is replaced up to the next one's.

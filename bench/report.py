@@ -1,16 +1,15 @@
-"""A run as JSON, as Markdown, and as the table that is printed. Pure."""
+"""A run as Markdown, and as the table that is printed. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 from bench import quantities
 from bench.machine import Facts
 from bench.measure import Line, Outcome
-from merlin_simulator.measuring.quantities import format_gibibytes, format_ratio
+from bench.quantities import format_gibibytes, format_ratio
 
 #: The table's columns, around those of the contenders.
 _FIRST, _LAST = ("measured",), ("compared with", "ratio", "goal", "reached")
@@ -172,47 +171,6 @@ def format_table(report: Report) -> str:
 def format_markdown(report: Report) -> str:
     """report.md: the same with everything around it."""
     return "\n".join(_markdown(report)) + "\n"
-
-
-def to_json(report: Report) -> dict[str, Any]:
-    """results.json: every round's value, in seconds, requests a second or MB of 10^6 bytes."""
-    return {
-        "facts": dict(report.facts),
-        "started": datetime.fromtimestamp(report.started, timezone.utc).isoformat(),
-        "seconds": report.seconds,
-        "short": report.short,
-        "rounds": report.rounds,
-        "round_seconds": report.round_seconds,
-        "failures": dict(report.failures),
-        "rows": [
-            {
-                "name": outcome.name,
-                "title": outcome.title,
-                "how": outcome.how,
-                "profile": outcome.profile,
-                "seconds": outcome.seconds,
-                "lines": [_line(line) for line in outcome.lines],
-            }
-            for outcome in report.outcomes
-        ],
-    }
-
-
-def _line(line: Line) -> dict[str, Any]:
-    goal = line.goal
-    return {
-        "what": line.what,
-        "unit": line.unit,
-        "values": {name: list(values) for name, values in line.values.items()},
-        "medians": {name: line.median(name) for name in line.values},
-        "subject": line.subject,
-        "against": line.against,
-        "ratio": line.ratio,
-        "goal": goal and {"of": goal.of, "direction": goal.direction, "bound": goal.bound},
-        "reached": line.reached,
-        "note": line.note,
-        "series": {name: list(values) for name, values in line.series.items()},
-    }
 
 
 def _against(line: Line, contenders: Sequence[str]) -> str:

@@ -97,7 +97,7 @@ def _measured_to_json(measured: Measured) -> dict[str, Any]:
 
 
 def _line_to_json(line: Line) -> dict[str, Any]:
-    """Without the series, which only plots show; a value has six digits."""
+    """A value has six digits."""
     goal = line.goal
     return {
         "what": line.what,

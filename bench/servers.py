@@ -20,7 +20,13 @@ from pathlib import Path
 from bench.errors import AnswerWrong, BenchError, ServerFailed
 from bench.models import Archives
 from bench.payloads import Payload
-from bench.proc import Process, is_alive, list_descendants, list_processes
+from bench.proc import (
+    Process,
+    is_alive,
+    list_descendants,
+    list_processes,
+    read_proportional_mb,
+)
 from bench.wrk import Target, write_target
 
 _START_S, _STOP_S, _CALL_S = 60.0, 30.0, 300.0
@@ -28,6 +34,8 @@ SHARED_MEMORY = Path("/dev/shm")
 #: What a tritonserver is told to begin the names of its models' shared memory with.
 REGIONS = "--backend-config=python,shm-region-prefix-name="
 _LOOK_S = 0.002
+#: Beside the file of a compiled workflow's model.
+_COMPILED = "compiled_workflow"
 
 
 @dataclass(frozen=True)
@@ -151,6 +159,21 @@ class Container(SageMakerServer):
     def published(self) -> tuple[str, ...]:
         """What lies in the serving repository."""
         return tuple(os.listdir(self.triton_argument("model-repository")))
+
+    def steps(self, model: str) -> list[Process]:
+        """The processes of a model and of its steps, whose names are <model>.<step>."""
+        marks = (f"/{model}/", f"/{model}.")
+        return [stub for stub in self.stubs() if any(mark in stub.command[1] for mark in marks)]
+
+    def measure_models_mb(self) -> float:
+        """All that runs below it but its server and tritonserver: models, interpreters."""
+        below = {child.pid for child in list_descendants(self.process.pid)}
+        return read_proportional_mb(below - {self.triton.pid})
+
+    def count_compiled(self, model: str) -> tuple[int, int]:
+        """How many of a model's workflows are compiled, whole or in part, and how many it has."""
+        workflows = [*Path(self.triton_argument("model-repository")).glob(f"{model}*/**/workflow")]
+        return sum((found.parent / _COMPILED).exists() for found in workflows), len(workflows)
 
     def own_processes(self) -> list[int]:
         """All of it but tritonserver and what that started."""

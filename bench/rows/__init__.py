@@ -8,7 +8,6 @@ from bench.report import FRONTEND, OBSERVING, WORKFLOWS, Suite
 from bench.rows import (
     beside,
     fitting,
-    functions,
     invoking,
     loading,
     merlin,
@@ -35,7 +34,7 @@ SUITES: Mapping[str, tuple[Suite, tuple[Row, ...]]] = {
     "frontend": (FRONTEND, ROWS),
     "workflows": (
         WORKFLOWS,
-        (*workflows.ROWS, *functions.ROWS, *tutorials.ROWS, *sharing.ROWS, *fitting.ROWS),
+        (*workflows.ROWS, *tutorials.ROWS, *sharing.ROWS, *fitting.ROWS),
     ),
     "observing": (OBSERVING, observing.ROWS),
 }

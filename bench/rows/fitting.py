@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.contenders import FORMS
 from bench.errors import BenchError
 from bench.measure import Line, Unit
 from bench.models import WIDE, find_export
@@ -34,7 +35,7 @@ from bench.rows.row import Row, Run
 from bench.rows.workflows import PREDICTOR, TRANSFORM, WHOLE, part_of
 
 _MEMORY = "8GB"
-_FORMS = {"ensemble": {"SERVE_COMPILE": "off"}, "compiled": {}}
+_COMPARED = ("ensemble", "compiled")
 _ZIPF = 0.8
 #: Of its memory the endpoint uses so much before models leave: the simulator's --memory-threshold.
 _USABLE = 0.9
@@ -90,8 +91,7 @@ class Replayed:
 def _fitting(traffic: _Traffic, run: Run, row: str) -> Iterator[Line]:
     model = _model(traffic, run)
     found = {
-        form: _replayed(traffic, model, settings, run, f"{row}: {form}")
-        for form, settings in _FORMS.items()
+        form: _replayed(traffic, model, FORMS[form], run, f"{row}: {form}") for form in _COMPARED
     }
     yield from list_lines(
         row, f"{traffic.export}{', workflow alone' if traffic.alone else ''}", found
@@ -101,19 +101,8 @@ def _fitting(traffic: _Traffic, run: Run, row: str) -> Iterator[Line]:
 def list_lines(row: str, what: str, found: Mapping[str, Replayed]) -> Iterator[Line]:
     """Of two replays, by form."""
     line = partial(_line, row, {form: replayed.report for form, replayed in found.items()})
-    over_time: dict[str, list[float]] = {}
-    for form, replayed in found.items():
-        (steps,) = replayed.report["over_time"]["loaded_models"].values()
-        at, models = steps["at_s"], steps["models"]
-        over_time |= {
-            f"{form} at": [*at, replayed.report["seconds"]],
-            form: [*models, *models[-1:]],
-        }
     yield line(
-        f"{what}: loaded at once in {_MEMORY}",
-        "models",
-        lambda r: r["loading"]["most_loaded"],
-        over_time,
+        f"{what}: loaded at once in {_MEMORY}", "models", lambda r: r["loading"]["most_loaded"]
     )
     yield line(f"{what}: room for, by the memory of one", "models", count_room)
     yield line(f"{what}: answered from, in all", "models", count_answering)
@@ -192,11 +181,10 @@ def _line(
     what: str,
     unit: Unit,
     read: Callable[[Mapping[str, Any]], float | None],
-    series: Mapping[str, list[float]] | None = None,
 ) -> Line:
     seen = {form: read(report) for form, report in reports.items()}
     values = {form: [float(value)] for form, value in seen.items() if value is not None}
-    return Line(row, what, unit, values, None, "compiled", "ensemble", series=series or {})
+    return Line(row, what, unit, values, None, "compiled", "ensemble")
 
 
 def _model(traffic: _Traffic, run: Run) -> Path:

@@ -58,8 +58,7 @@ def _latencies(goal: Goal | None, kinds: tuple[Kind, ...], run: Run, row: str) -
             warm=run.warm,
         )
         note = f"request of {len(payload.body) / 1e3:,.0f} KB" if len(payload.body) > 1000 else ""
-        series = {"request_bytes": [float(len(payload.body))]}
-        yield Line(row, f"{kind.what}, p50", "s", values, goal, note=note, series=series)
+        yield Line(row, f"{kind.what}, p50", "s", values, goal, note=note)
 
 
 def _throughput(kind: Kind, goal: Goal | None, run: Run, row: str) -> Iterator[Line]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from bench import payloads
+from bench.contenders import FORMS
 from bench.measure import Line, measure_in_turn, ratio_at_most
 from bench.models import EXPORTS
 from bench.proc import read_proportional_mb
@@ -17,12 +18,11 @@ from bench.rows.row import Row, Run
 from bench.servers import Container, Side
 
 _EXPORTS = ("dense", "session", "two_workflows")
-_TOLERANCE = 1e-6  # float32 sums in another order differ in the last digits
 
 
 def _serving_vs_executor(run: Run, row: str) -> Iterator[Line]:
     contenders = run.contenders
-    with contenders.fresh_ours(SERVE_REWRITE="executor", SERVE_COMPILE="off") as executor:
+    with contenders.fresh_ours(True, **FORMS["executor"]) as executor:
         for export in _EXPORTS:
             model = contenders.archives.merlin(f"merlin-{export}", export)
             run.progress(f"{row}: loading {export} twice")
@@ -31,7 +31,7 @@ def _serving_vs_executor(run: Run, row: str) -> Iterator[Line]:
 
 
 def _compared(run: Run, row: str, export: str, model: str, executor: Container) -> Iterator[Line]:
-    payload = payloads.read_example(EXPORTS / export, _TOLERANCE)
+    payload = payloads.read_example(EXPORTS / export)
     ours = run.contenders.ours
     sides, memory = {}, {}
     for name, server in (("executor", executor), ("ours", ours)):
@@ -43,7 +43,7 @@ def _compared(run: Run, row: str, export: str, model: str, executor: Container) 
     yield Line(row, f"Merlin {export}, p50", "s", values, ratio_at_most(0.85), against="executor")
     processes = {}
     for name, server in (("executor", executor), ("ours", ours)):
-        stubs = [stub.pid for stub in server.stubs() if _belongs(stub.command[1], model)]
+        stubs = [stub.pid for stub in server.steps(model)]
         memory[name], processes[name] = [read_proportional_mb(stubs)], len(stubs)
     yield Line(
         row,
@@ -55,11 +55,6 @@ def _compared(run: Run, row: str, export: str, model: str, executor: Container) 
     )
 
 
-def _belongs(path: str, model: str) -> bool:
-    """Whether a stub runs the model or a step of it: steps are <model>.<step>."""
-    return f"/{model}/" in path or f"/{model}." in path
-
-
 def _compiled(run: Run, row: str) -> Iterator[Line]:
     """The transform alone: it is what compiling changes."""
     contenders = run.contenders
@@ -67,11 +62,13 @@ def _compiled(run: Run, row: str) -> Iterator[Line]:
     names = contenders.archives.inputs(model)
     request = payloads.read_request(EXPORTS / "dense" / "request.json")
     payload = payloads.encode_binary(tensor for tensor in request if tensor.name in names)
-    with contenders.fresh_ours(SERVE_COMPILE="off") as original:
+    with contenders.fresh_ours(True, **FORMS["ensemble"]) as original:
         servers = {"NVTabular": original, "ours": contenders.ours}
         sides = {name: Side(name, server.port, True) for name, server in servers.items()}
         with original.loaded(model), contenders.ours.loaded(model):
-            payload = sides["NVTabular"].answered(model, payload, _TOLERANCE, "the transform")
+            payload = sides["NVTabular"].answered(
+                model, payload, payloads.TOLERANCE, "the transform"
+            )
             sends = {}
             for name, side in sides.items():
                 side.check(model, payload, "the transform")

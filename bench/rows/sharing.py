@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from bench import payloads
+from bench.contenders import FORMS
 from bench.measure import Line
 from bench.models import FRAMEWORKS, find_export
-from bench.proc import list_descendants, read_proportional_mb
 from bench.rows.row import Row, Run
 from bench.servers import Container, Side
 
-#: Each model's processes import their libraries themselves.
-_APART: Mapping[str, str] = {"SERVE_WARM": "off"}
-_FORMS: Mapping[str, Mapping[str, str]] = {
-    "executor": {"SERVE_REWRITE": "executor", "SERVE_COMPILE": "off"},
-    "ensemble": {"SERVE_COMPILE": "off"},
-    "compiled": {},
-    "apart": _APART,
-}
 #: Copies in a short run, which shows that the row works.
 _FEW = 2
-_TOLERANCE = 1e-6  # float32 sums in another order differ in the last digits
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ def _shared(copies: _Copies, run: Run, row: str) -> Iterator[Line]:
     taken: dict[str, _Taken] = {}
     for form in copies.forms:
         run.progress(f"{row}: {count} copies, {form}")
-        with run.contenders.fresh_ours(True, **_FORMS[form], **own) as server:
+        with run.contenders.fresh_ours(True, **FORMS[form], **own) as server:
             taken[form] = _load_copies(run, server, copies.export, count)
     line = partial(Line, row, subject="compiled", against="apart")
     first = {form: [it.first_s] for form, it in taken.items()}
@@ -66,7 +57,7 @@ def _shared(copies: _Copies, run: Run, row: str) -> Iterator[Line]:
 
 def _load_copies(run: Run, server: Container, export: str, count: int) -> _Taken:
     """Each is invoked once, and its answer compared."""
-    payload = payloads.read_example(find_export(export), _TOLERANCE)
+    payload = payloads.read_example(find_export(export))
     side, took = Side("ours", server.port, True), []
     for number in range(count):
         model = run.contenders.archives.merlin(f"copy-{export}-{number}", export)
@@ -74,13 +65,7 @@ def _load_copies(run: Run, server: Container, export: str, count: int) -> _Taken
         server.load(model)
         took.append(time.perf_counter() - started)
         side.check(model, payload, "after a load")
-    return _Taken(took[0], statistics.median(took[1:]), _sum_mb(server) / count)
-
-
-def _sum_mb(server: Container) -> float:
-    """All that runs below the container but its server and tritonserver: models, interpreters."""
-    below = {child.pid for child in list_descendants(server.process.pid)}
-    return read_proportional_mb(below - {server.triton.pid})
+    return _Taken(took[0], statistics.median(took[1:]), server.measure_models_mb() / count)
 
 
 _HOW = (

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from bench import payloads
 from bench.errors import BenchError
@@ -20,13 +19,7 @@ from bench.rows.row import Row, Run
 from bench.servers import Container, Side
 from bench.wrk import Target
 
-#: The settings of each form. compiled: the default ones.
-_OFF = {"SERVE_COMPILE": "off"}
-_FORMS: dict[str, dict[str, str]] = {
-    "executor": {"SERVE_REWRITE": "executor", **_OFF},
-    "ensemble": _OFF,
-    "compiled": {},
-}
+_FORMS = ("executor", "ensemble", "compiled")
 #: Of the transform alone: the executor's and the ensemble's are one.
 _ALONE = ("executor", "compiled")
 
@@ -35,10 +28,6 @@ _USUAL = 5
 #: That a round has at least, on one connection and on sixteen, unless that takes too long.
 _ANSWERS, _ANSWERS_OF_16 = 8, 64
 _LONGEST_S = 12.0
-#: float32 sums in another order differ in the last digits.
-_TOLERANCE = 1e-6
-#: Beside the file of a compiled workflow's model.
-_COMPILED = "compiled_workflow"
 
 #: Parts of an export.
 TRANSFORM, PREDICTOR, WHOLE = "transform", "predictor", "whole export"
@@ -64,10 +53,8 @@ class _Subject:
     requests: Mapping[int, Payload]
 
     def stubs(self, form: str) -> list[Process]:
-        """Its processes: those of its steps are <model>.<step>."""
-        found = self.servers[form].stubs()
-        marks = (f"/{self.name}/", f"/{self.name}.")
-        return [stub for stub in found if any(mark in stub.command[1] for mark in marks)]
+        """Its processes, those of its steps included."""
+        return self.servers[form].steps(self.name)
 
 
 def _measured(export: _Export, run: Run, row: str) -> Iterator[Line]:
@@ -77,20 +64,16 @@ def _measured(export: _Export, run: Run, row: str) -> Iterator[Line]:
     alone = archives.workflow(f"alone-{export.name}", export.name)
     request = payloads.read_request(source / "request.json")
     taken = archives.inputs(alone)
-    with ExitStack() as undo:
-        servers = {
-            form: undo.enter_context(run.contenders.fresh_ours(True, **settings))
-            for form, settings in _FORMS.items()
-        }
+    with run.contenders.fresh_forms(*_FORMS) as servers, ExitStack() as undo:
         run.progress(f"{row}: what the executor answers")
         served = _subject(whole, servers, request, export.group)
         own = [tensor for tensor in request if tensor.name in taken]
         transform = _subject(alone, servers, own, export.group)
-        yield _loads(run, row, export.name, served, tuple(_FORMS), None)
+        yield _loads(run, row, export.name, served, _FORMS, None)
         yield _loads(run, row, f"{export.name}, transform", transform, _ALONE, _LOAD)
         for form, server in servers.items():
             undo.enter_context(server.loaded(whole, *([alone] if form in _ALONE else [])))
-            example = payloads.read_example(source, _TOLERANCE)
+            example = payloads.read_example(source)
             served.sides[form].check(whole, example, "the request beside the export")
         _check_compiled(served)
         _check_compiled(transform)
@@ -110,7 +93,7 @@ def _subject(
     sent = {rows: payloads.encode_binary(payloads.batch(tensors, rows, group)) for rows in _BATCHES}
     with servers["executor"].loaded(model):
         requests = {
-            rows: sides["executor"].answered(model, payload, _TOLERANCE, f"{rows} rows")
+            rows: sides["executor"].answered(model, payload, payloads.TOLERANCE, f"{rows} rows")
             for rows, payload in sent.items()
         }
     return _Subject(model, sides, servers, requests)
@@ -137,10 +120,8 @@ def _loads(
 
 def _check_compiled(subject: _Subject) -> None:
     """Figures of what was not compiled would be lies."""
-    server = subject.servers["compiled"]
-    repository = Path(server.triton_argument("model-repository"))
-    workflows = [*repository.glob(f"{subject.name}*/**/workflow")]
-    if not workflows or not all((found.parent / _COMPILED).exists() for found in workflows):
+    compiled, workflows = subject.servers["compiled"].count_compiled(subject.name)
+    if not workflows or compiled < workflows:
         log = subject.servers["compiled"].log.read_text("utf-8")
         why = " ".join(line for line in log.splitlines() if "not_compiled" in line)
         raise BenchError(f"{subject.name}: its workflow was not compiled {why[-1000:]}")
@@ -150,7 +131,7 @@ def _invocations(
     run: Run, row: str, what: str, served: _Subject, transform: _Subject
 ) -> Iterator[Line]:
     for rows in _BATCHES:
-        whole = _targets(run, served, tuple(_FORMS), rows)
+        whole = _targets(run, served, _FORMS, rows)
         alone = _targets(run, transform, _ALONE, rows)
         both = {**whole, **alone}
         sends = {

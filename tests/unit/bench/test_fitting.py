@@ -52,8 +52,6 @@ def test_lines_compare_the_compiled_with_the_ensemble() -> None:
     }
     fits = lines["loaded at once in 8GB"]
     assert fits.ratio == pytest.approx(3)
-    assert fits.series["compiled at"] == [0.0, 2.0, 4.0]
-    assert fits.series["compiled"] == [0, 30, 30]
     assert lines["room for, by the memory of one"].median("compiled") == 28
     assert lines["answered from, in all"].values == {"ensemble": [1.0], "compiled": [1.0]}
     assert lines["requests answered rightly"].median("compiled") == 0.75

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.__main__ import main
+from bench.__main__ import main, write_files
 from bench.measure import Line, Outcome, ratio_at_most
 from bench.quoted import quote
+from bench.report import Report
 from bench.results import Measured, Results, format_results, read_results
+from bench.rows import SUITES
 from tests.unit.bench.test_report import FACTS
 
 FIRST = Measured("2026-11-24", 5, 2.0, FACTS)
@@ -78,6 +81,17 @@ def test_rows_of_several_runs_are_told_apart() -> None:
     page = quote(PAGE, recorded(LATER, outcome("a", 2.1e-4), before=results))
     assert "- `b`: measured on 2026-11-24, 2 cores" in page
     assert "- `a`: measured on 2026-11-26, 2 cores" in page
+
+
+def test_a_runs_own_file_is_like_the_recorded_one(tmp_path: Path) -> None:
+    """results.json of --out has the rows of the run, each with every round."""
+    row = SUITES["observing"][1][0].name
+    report = Report(FACTS, 1_700_000_000.0, 9.0, True, 3, 0.7, (outcome(row, 2e-4),), {})
+    write_files(report, Namespace(out=tmp_path, suite="observing"))
+    found = read_results(tmp_path / "results.json")
+    assert found.line("observing", row, f"{row}, p50").values["ours"] == [2e-4]
+    assert found.suites["observing"][row].measured == Measured("2023-11-14", 3, 0.7, FACTS)
+    assert "1 of 1 goals reached" in (tmp_path / "report.md").read_text("utf-8")
 
 
 def test_a_short_run_is_not_recorded(capsys: pytest.CaptureFixture[str]) -> None:
