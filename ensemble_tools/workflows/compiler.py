@@ -162,9 +162,7 @@ class _Compiler:
             tuple(self._tables),
             dict(self._operators),
             tuple(self._kept),
-            "a part of it is not compiled"
-            if self._kept
-            else find_refusal(self._graph, root, outputs),
+            find_refusal(self._graph, root, outputs),
         )
 
     def _drop_unread(self, outputs: Iterable[OutputColumn]) -> tuple[Step, ...]:

@@ -18,7 +18,7 @@ import triton_python_backend_utils as pb_utils
 if importlib.util.find_spec("nvtabular") is None:
     raise ModuleNotFoundError("No module named 'nvtabular'", name="nvtabular")
 
-from compiled_workflow.columns import LeftToNVTabular, NoRows, RequestError, TableChanged
+from compiled_workflow.columns import LeftToNVTabular, RequestError, TableChanged
 from compiled_workflow.failures import OperatorFailed, failed_node, log_failure
 from compiled_workflow.pandas_frames import ERRORS, run_function, run_node
 from compiled_workflow.program import LoadedProgram
@@ -49,7 +49,7 @@ class TritonPythonModel:
             }
             try:
                 answer = self._program.run(tensors)
-            except (LeftToNVTabular, NoRows) as refusal:
+            except LeftToNVTabular as refusal:
                 answer = self._answer_whole(tensors, refusal)
             except RequestError as refusal:
                 raise Refused(str(refusal)) from refusal

@@ -105,13 +105,21 @@ def ask(container: Container, name: str, *columns: str) -> Any:
 
 
 def test_functions_alone_import_nothing(container: Container, exports: Path) -> None:
-    """Lambdas, a Filter, an operator by value, a Groupby of dates and a ListSlice of lists."""
+    """Lambdas, a Filter, operators by value, a Groupby of dates and a ListSlice of lists.
+
+    What NVTabular would fail on, it is not imported to fail on.
+    """
     with container.loaded("alone", exports / "alone"):
         for _ in range(2):
             answer = ask(container, "alone", *COLUMNS)
             assert values(answer, "user") == [1, 2]
             assert values(answer, "told_list") == [0, 0, 0, 7]
             assert values(answer, "told_max") == values(answer, "user_told_max") == [0, 0]
+        user = {"name": "user", "datatype": "INT64", "shape": [0], "data": []}
+        others = [{**user, "name": "time"}, {**user, "name": "price", "datatype": "FP64"}]
+        answer = container.invoke("alone", {"inputs": [user, *others]})
+        assert answer.status_code == 400
+        assert "the request has no rows: " in answer.text
     assert "NVTabular is imported" not in container.log
     assert {process.command[1] for process in interpreters(container)} == {"pandas"}
 
@@ -146,7 +154,11 @@ def test_the_classes_in_the_place_of_nvtabulars() -> None:
     run = subprocess.run(command, check=True, capture_output=True, cwd=ROOT, text=True)
     *lacking, known = run.stdout.splitlines()
     assert lacking == []
-    others = {"merlin.dag.selector.ColumnSelector", "merlin.dag.operator.Operator"}
+    others = {
+        "merlin.dag.selector.ColumnSelector",
+        "merlin.dag.operator.Operator",
+        "merlin.dag.ops.stat_operator.StatOperator",
+    }
     assert {*known.split()} - others == {*STAND_INS} - {"nvtabular.ops.lambdaop.LambdaOp"}
 
 

@@ -2,13 +2,14 @@
 
 Run in the models' environment: functions_export.py DEST
 
-DEST/alone: a LambdaOp, a Filter, an operator by value, a Groupby of dates and a ListSlice of a
-function's lists, some in Subgraphs, which need no NVTabular. The others are as many ways of asking
-for it: DEST/imported inside of a function, DEST/named as one of its globals, DEST/derived from one
-of its operators, DEST/closed_over in a list that is touched at a request alone, DEST/listed as a
-class that a loop goes through, DEST/asked of an operator's own attributes, DEST/tables of an
-operator that takes no frames, DEST/swallowed by an `except` of all, DEST/made where it runs,
-DEST/enumerated as a member, DEST/restored while it is unpickled, DEST/recalled as a class then.
+DEST/alone: a LambdaOp, a Filter, operators by value, one of them fitted, a Groupby of dates and a
+ListSlice of a function's lists, some in Subgraphs, which need no NVTabular. The others are as many
+ways of asking for it: DEST/imported inside of a function, DEST/named as one of its globals,
+DEST/derived from one of its operators, DEST/closed_over in a list that is touched at a request
+alone, DEST/listed as a class that a loop goes through, DEST/asked of an operator's own attributes,
+DEST/tables of an operator that takes no frames, DEST/swallowed by an `except` of all, DEST/made
+where it runs, DEST/enumerated as a member, DEST/restored while it is unpickled, DEST/recalled as a
+class then.
 DEST/growing changes JoinExternal's table, which another function passes on to it.
 """
 
@@ -24,6 +25,7 @@ from typing import Any
 os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
+import dask.dataframe as dd
 import nvtabular
 import pandas as pd
 from merlin.dag import DataFormats
@@ -33,6 +35,7 @@ from merlin.systems.dag import Ensemble
 from merlin.systems.dag.ops.workflow import TransformWorkflow
 from nvtabular import WorkflowNode, ops
 from nvtabular.ops import ColumnSelector, Groupby
+from nvtabular.ops.stat_operator import StatOperator
 
 FRAME = pd.DataFrame({"user": [1, 1, 2, 3, 3, 3], "time": [1, 5, 2, 7, 6, 9], "price": [0.5] * 6})
 PACKAGES = ("nvtabular", "merlin", "dask", "cudf")
@@ -56,9 +59,35 @@ class Told(ops.Operator):  # type: ignore[misc]
     def column_mapping(self, col_selector: Any) -> Any:
         return {"told": ["price"], "price": ["price"]}
 
+    @property
+    def output_tags(self) -> Any:
+        return [Tags.CONTINUOUS]
+
     def _compute_dtype(self, col_schema: Any, input_schema: Any) -> Any:
         made = super()._compute_dtype(col_schema, input_schema)
         return made.with_dtype("int64") if col_schema.name == "told" else made
+
+
+class Counted(StatOperator):  # type: ignore[misc]
+    """What it needs of NVTabular and Dask, it needs when it is fitted."""
+
+    def fit(self, col_selector: Any, ddf: dd.DataFrame) -> Any:
+        assert isinstance(ddf, dd.DataFrame)
+        return {name: ddf[name].count() for name in col_selector.names}
+
+    def fit_finalize(self, dask_stats: Any) -> None:
+        self.counts: dict[str, int] = {name: int(count) for name, count in dask_stats.items()}
+
+    def clear(self) -> None:
+        self.counts = {}
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        assert [self.counts[name] for name in col_selector.names] == [6]
+        return df[col_selector.names]
+
+    def compute_output_schema(self, *given: Any, **named: Any) -> Any:
+        made = super().compute_output_schema(*given, **named)
+        return Schema([column.with_tags([Tags.USER]) for column in made])
 
 
 class Derived(ops.Clip):  # type: ignore[misc]
@@ -174,7 +203,8 @@ def main(destination: str) -> None:
     dates = ["time"] >> Subgraph("dates", seconds)
     clipped = ["price"] >> ops.Clip(max_value=1.0) >> Subgraph("own", ["price"] >> Told())
     prices = ["price"] >> Subgraph("prices", clipped)
-    read = dates + prices + ["user"] + (["user"] >> ops.LambdaOp(told) >> renamed())
+    of_user = ["user"] >> ops.LambdaOp(told) >> renamed() >> Counted()
+    read = dates + prices + ["user"] + of_user
     sessions = read >> ops.Groupby(
         groupby_cols=["user"],
         aggs={"time": ["first"], "told": ["max", "list"], "user_told": ["max"]},

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ensemble_tools.workflows.runtime.columns import LeftToNVTabular, NoRows, RequestError
+from ensemble_tools.workflows.runtime.columns import LeftToNVTabular, RequestError
 from ensemble_tools.workflows.runtime.kept import KeptNode
 from ensemble_tools.workflows.runtime.program import LoadedProgram
 from tests.workflows.exchange import COMPILED, WORKFLOW, sent
@@ -39,7 +39,7 @@ class PartlyCompiled:
         self.left_whole = ""
         try:
             answer = self._program.run(tensors)
-        except (LeftToNVTabular, NoRows) as refusal:
+        except LeftToNVTabular as refusal:
             self.left_whole = str(refusal)
             return self._whole(tensors, refusal)
         except _NVTabularRefuses as error:

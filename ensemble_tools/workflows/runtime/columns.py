@@ -31,10 +31,6 @@ class NoRowsMade(LeftToNVTabular):
     """It made no rows: those after it would get the request's own, as they came."""
 
 
-class NoRows(RequestError):
-    """It has no rows, and the workflow was not compiled for that."""
-
-
 class RefusedByDesign(RequestError):
     """NVTabular answers it, with numbers that nobody can have meant; the message says which."""
 

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Column, NoRows, NoRowsLeft, NoRowsMade, RefusedByDesign
+from .columns import (
+    Column,
+    LeftToNVTabular,
+    NoRowsLeft,
+    NoRowsMade,
+    RefusedByDesign,
+    RequestError,
+)
 from .kept import KeptNode, Original, TakeArray
 from .lookups import Lookup, read_lookup
 from .operations import find_operation
@@ -44,6 +51,8 @@ class LoadedProgram:
             (_prepare_step(step, tables, original), step["reads"], step["writes"])
             for step in written["steps"]
         ]
+        #: Whether a request without rows is NVTabular's to answer.
+        self._leaves_no_rows = any(step["operation"] == KeptNode.name for step in written["steps"])
         self._is_last = [step.get("is_last", False) for step in written["steps"]]
 
     @property
@@ -96,7 +105,9 @@ class LoadedProgram:
                     "(NVTabular fills the shorter ones up with NaN)"
                 )
         if not rows and self._refuses_no_rows:
-            raise NoRows(f"the request has no rows: {self._refuses_no_rows}")
+            raise RequestError(f"the request has no rows: {self._refuses_no_rows}")
+        if not rows and self._leaves_no_rows:
+            raise LeftToNVTabular("the request has no rows, and a part of it is not compiled")
 
 
 def _prepare_step(step: dict[str, Any], tables: list[Lookup], original: Original | None) -> _Work:

@@ -203,6 +203,17 @@ class Operator:
         return df[selector.names]
 
 
+@_without("fit", "fit_finalize", "clear")
+class StatOperator(Operator):
+    """merlin.dag.ops.stat_operator.StatOperator, which operators of the user's that are fitted
+    derive from."""
+
+    fitted = False
+
+    def set_storage_path(self, new_path: Any, copy: bool = False) -> None:
+        """Nothing, as in NVTabular."""
+
+
 def apply(operator: Operator, selection: Any, frame: Any) -> Any:
     """What it makes of a frame. Its selector is a new one each time, as NVTabular's is."""
     return operator.transform(ColumnSelector(selection), frame)
@@ -425,6 +436,7 @@ class ListSlice(_Fitted):
 STAND_INS: dict[tuple[str, str], type] = {
     ("merlin.dag.selector", "ColumnSelector"): ColumnSelector,
     ("merlin.dag.operator", "Operator"): Operator,
+    ("merlin.dag.ops.stat_operator", "StatOperator"): StatOperator,
     ("merlin.dag.ops.udf", "UDF"): UDF,
     ("nvtabular.ops.dropna", "Dropna"): Dropna,
     ("nvtabular.ops.fill", "FillMissing"): FillMissing,
@@ -433,6 +445,6 @@ STAND_INS: dict[tuple[str, str], type] = {
     ("nvtabular.ops.list_slice", "ListSlice"): ListSlice,
 }
 #: What operators of the user's may derive from.
-BASES = (Operator, UDF, Filter)
+BASES = (Operator, StatOperator, UDF, Filter)
 for (_module, _name), _class in STAND_INS.items():
     _class.__module__, _class.__qualname__ = _module, _name

@@ -7,8 +7,9 @@ lies in modules.
 
 1. Where code of the user's is seen to need NVTabular, nothing is unpickled: it derives from one of
    its operators, names a class of it or imports it, or its module has done so.
-2. Where that is not seen at the load (such a class in a list), a Placeholder says so when it is
-   touched. By then the pickle has been read: `sealed`.
+2. Where that is not seen at the load (such a class in a list), or need not be (in a method that is
+   only called when the workflow is fitted), a Placeholder says so when it is touched. By then the
+   pickle has been read: `sealed`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ _TOUCHED = (
 _TOUCHED_WITH_ANOTHER = tuple(f"__{side}{name}__" for side in ("", "r") for name in _BINARY)
 
 _SUBGRAPH = ("merlin.dag.ops.subgraph", "Subgraph")
+#: What NVTabular asks of an operator when the workflow is fitted, or exported, and at no request.
+_AT_FITTING = (
+    *("output_dtype", "output_tags", "output_properties", "supports", "validate_schemas"),
+    *("compute_selector", "compute_input_schema", "compute_output_schema"),
+    *("compute_column_schema", "_compute_column_schema", "_compute_dtype", "_compute_tags"),
+    *("_compute_properties", "_compute_shape", "_validate_matching_cols", "create_node", "export"),
+    *("fit", "fit_finalize", "clear", "set_storage_path"),
+)
+
 #: Stand-ins that do less than what they stand for.
 _FITTED = {*STAND_INS.values()} - {*BASES}
 
@@ -228,10 +238,20 @@ class _Unpickler(pickle.Unpickler):
             return STAND_INS.get((module, name)) or self._placeholder(module, name)
         found = super().find_class(module, name)
         if module.partition(".")[0] == "cloudpickle":
+            if name == "subimport":
+                return self._import(found)
             return _CHECKED.get(name, lambda made: made)(found)
         if _is_nvtabulars(found):
             raise NeedsNVTabular(f"{module}.{name} is made with NVTabular")
         return found
+
+    def _import(self, import_module: Callable[[str], Any]) -> Callable[[str], Any]:
+        """In the place of a module of NVTabular's is a placeholder, too."""
+
+        def checked(name: str) -> Any:
+            return self._placeholder("", name) if is_package(name) else import_module(name)
+
+        return checked
 
     def _placeholder(self, module: str, name: str) -> type:
         if (module, name) not in self._placeholders:
@@ -261,7 +281,7 @@ def _check(values: Iterable[Any]) -> None:
 
 def _make_function(make: Callable[..., Any]) -> Callable[..., Any]:
     def checked(code: CodeType, *others: Any) -> Any:
-        if imports_nvtabular(code):
+        if code.co_name not in _AT_FITTING and imports_nvtabular(code):
             raise NeedsNVTabular("a function imports NVTabular")
         return make(code, *others)
 
@@ -270,6 +290,8 @@ def _make_function(make: Callable[..., Any]) -> Callable[..., Any]:
 
 def _set_function_state(set_state: Callable[..., Any]) -> Callable[..., Any]:
     def checked(function: Any, state: Any) -> Any:
+        if function.__name__ in _AT_FITTING:
+            return set_state(function, state)
         _, slots = state
         _check(slots["__globals__"].values())
         _check(slots.get("__defaults__") or ())
@@ -312,20 +334,10 @@ def _set_class_state(set_state: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _import(import_module: Callable[[str], Any]) -> Callable[[str], Any]:
-    def checked(name: str) -> Any:
-        if is_package(name):
-            raise NeedsNVTabular(f"a function uses {name}")
-        return import_module(name)
-
-    return checked
-
-
 _CHECKED: dict[str, Callable[[Any], Any]] = {
     "_make_function": _make_function,
     "_function_setstate": _set_function_state,
     "_make_skeleton_class": _make_class,
     "_make_skeleton_enum": _make_enum,
     "_class_setstate": _set_class_state,
-    "subimport": _import,
 }

@@ -17,6 +17,7 @@ from tests.support.fitted_operators import (
     CATEGORIES,
     EXAMPLES,
     INPUTS,
+    KEPT,
     TAGS,
     Example,
     compiled,
@@ -58,3 +59,11 @@ def test_columns_that_the_request_has_not() -> None:
     log = replace(log, selection=(made,), inputs=(made,), groups=(made,), output=(age_x,))
     program = compile_workflow(ExecutorGraph((start, rename, log)), INPUTS, Path("/none"))
     assert program.refuses_no_rows == "LogOp reads 'age_x', which is no column of it"
+
+
+def test_functions() -> None:
+    """What certainly fails behind one is refused without NVTabular; the rest is NVTabular's."""
+    assert compiled(*KEPT).refuses_no_rows == ""
+    categorify = operator("categorify.Categorify", **CATEGORIES)
+    program = compiled(KEPT[0], categorify)
+    assert program.refuses_no_rows == "Categorify of 'age' needs one at least"
