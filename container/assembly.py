@@ -29,7 +29,7 @@ from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython
 from container.warm.predictors import find_predictors
 from container.workflows.table_process import TableProcesses
-from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
+from ensemble_tools import Choices, Compile, EnsembleToolsError, Limits, Rewrite, read_repository
 from serve.errors import ServeError
 from serve.http.app import multi_model_app, single_model_app
 from serve.http.connections import Connections
@@ -162,24 +162,31 @@ class Container:
     def _lifecycle_settings(
         self, serving_repository: Path, models: Callable[[], ModelsPython], warm: bool, gpus: int
     ) -> LifecycleSettings:
-        settings = self._settings
+        settings, most = self._settings, read_machine_limits(gpus=gpus)
         return LifecycleSettings(
             model_root=settings.model_root if settings.multi_model else Path("/"),
             serving_repository=serving_repository,
             start_timeout_s=self._constants.start_timeout(gpus),
             load_timeout_s=limits.load_timeout(settings),
             unload_timeout_s=self._constants.unload_timeout_s,
-            strict=not settings.auto_complete,
-            rewrite=Rewrite(settings.rewrite),
-            nvtabular=lambda: models().nvtabular,
-            compile=Compile(settings.compile),
-            pickles=settings.pickles,
+            choices=lambda: self._choose(models(), warm, most),
             write_tables=self._tables.write,
-            warm=warm,
-            predictors=lambda: find_predictors(models().stand_ins),
-            limits=read_machine_limits(gpus=gpus),
             gpus=gpus,
             root_setting=limits.MODEL_ROOT,
+        )
+
+    def _choose(self, models: ModelsPython, warm: bool, most: Limits) -> Choices:
+        settings = self._settings
+        return Choices(
+            strict=not settings.auto_complete,
+            rewrite=Rewrite(settings.rewrite),
+            compile=Compile(settings.compile),
+            pickles=settings.pickles,
+            warm=warm,
+            predictors=find_predictors(models.stand_ins),
+            answers_parts=True,
+            nvtabular=models.nvtabular,
+            limits=most,
             names=limits.SETTING_NAMES,
         )
 

@@ -22,26 +22,25 @@ if TYPE_CHECKING:
         IllegalName,
         ResourceLacking,
         SourceUnreadable,
+        WorkflowsUnusable,
     )
-    from ensemble_tools.serving.asked_in_part import answer_parts
-    from ensemble_tools.serving.compilation import Compile, compile_plan
+    from ensemble_tools.serving.compilation import Compile
     from ensemble_tools.serving.config_limits import Limits
     from ensemble_tools.serving.demand import Demand, ModelDemand, measure_demand
-    from ensemble_tools.serving.joining import Predictor, join_plan
+    from ensemble_tools.serving.joining import Predictor
     from ensemble_tools.serving.namespace import Namespace, parse_published
-    from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
+    from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan
     from ensemble_tools.serving.publish import TableWriter, publish, retract
     from ensemble_tools.serving.requests_at_once import (
         count_requests_at_once,
         limit_requests_at_once,
     )
     from ensemble_tools.serving.setting_names import SettingNames
-    from ensemble_tools.serving.unpickling import check_published, check_unpickled
-    from ensemble_tools.serving.warm import warm_plan
     from ensemble_tools.workflows.tables import TableUnusable, write_tables
 
 __all__ = [
     "ArchiveError",
+    "Choices",
     "Compile",
     "Demand",
     "EnsembleToolsError",
@@ -59,12 +58,8 @@ __all__ = [
     "SourceUnreadable",
     "TableUnusable",
     "TableWriter",
-    "answer_parts",
-    "check_published",
-    "check_unpickled",
-    "compile_plan",
+    "WorkflowsUnusable",
     "count_requests_at_once",
-    "join_plan",
     "limit_requests_at_once",
     "measure_demand",
     "model_directories",
@@ -74,7 +69,6 @@ __all__ = [
     "read_executor_graph",
     "read_repository",
     "retract",
-    "warm_plan",
     "write_tables",
 ]
 
@@ -83,19 +77,17 @@ _MODULES = {
     for module, names in {
         "archive.graph_reader": "read_executor_graph",
         "archive.repository": "ModelRepository model_directories read_repository",
-        "errors": "ArchiveError EnsembleToolsError IllegalName ResourceLacking SourceUnreadable",
-        "serving.asked_in_part": "answer_parts",
-        "serving.compilation": "Compile compile_plan",
+        "errors": "ArchiveError EnsembleToolsError IllegalName ResourceLacking SourceUnreadable"
+        " WorkflowsUnusable",
+        "serving.compilation": "Compile",
         "serving.config_limits": "Limits",
         "serving.demand": "Demand ModelDemand measure_demand",
-        "serving.joining": "Predictor join_plan",
+        "serving.joining": "Predictor",
         "serving.namespace": "LAYOUT_PREFIX Namespace parse_published",
-        "serving.plan": "Form Rewrite ServingPlan plan",
+        "serving.plan": "Choices Form Rewrite ServingPlan plan",
         "serving.publish": "TableWriter publish retract",
         "serving.requests_at_once": "count_requests_at_once limit_requests_at_once",
         "serving.setting_names": "SettingNames",
-        "serving.unpickling": "check_published check_unpickled",
-        "serving.warm": "warm_plan",
         "workflows.tables": "TableUnusable write_tables",
     }.items()
     for name in names.split()

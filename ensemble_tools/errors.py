@@ -4,6 +4,7 @@ EnsembleToolsError
 ├── ResourceLacking          descriptors, memory or space: it says nothing of the archive
 ├── SourceUnreadable         the disk did not give what it holds
 ├── PackedArchive            a file that is no archive, or one that may not be extracted
+├── WorkflowsUnusable        compiled workflows of whose category files no tables can be made
 ├── IllegalName              the model name, or a name built from it, cannot be a Triton name
 └── ArchiveError             what SageMaker delivered cannot be served
     ├── EntryRefused         something in it that no archive may hold, or that cannot be read
@@ -26,7 +27,7 @@ EnsembleToolsError
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 #: A name found in an archive can be megabytes long; a message stays one sentence, in characters.
@@ -124,120 +125,110 @@ class IllegalName(EnsembleToolsError):
         super().__init__(f"the model name {quoted(name)} cannot be used: {expected}")
 
 
+class WorkflowsUnusable(EnsembleToolsError):
+    """No program stands for these workflows: NVTabular itself has to read their category files.
+
+    reasons: why, by the model's name in the archive.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = reasons
+        super().__init__("; ".join(f"{name}: {why}" for name, why in reasons.items()))
+
+
 class ArchiveError(EnsembleToolsError):
     """What was delivered cannot be served; the message names the file, the field and the remedy."""
+
+    def __init__(self, path: Path, found: str, remedy: str = "", line: int | None = None) -> None:
+        self.path, self.line = path, line
+        place = shown(path) if line is None else f"{shown(path)}:{line}"
+        super().__init__(f"{place}: {found}; {remedy}" if remedy else f"{place}: {found}")
 
 
 class EntryRefused(ArchiveError):
     """A file, directory or link that is not read, whatever is in it."""
-
-    def __init__(self, path: Path, found: str, remedy: str) -> None:
-        self.path = path
-        super().__init__(f"{shown(path)}: {found}; {remedy}")
 
 
 class DemandRefused(ArchiveError):
     """A field of a config.pbtxt that tritonserver must not see."""
 
     def __init__(self, path: Path, field: str, found: str, allowed: str) -> None:
-        self.path, self.field = path, field
-        super().__init__(f"{shown(path)}: the field `{field}` {found}; {allowed}")
+        self.field = field
+        super().__init__(path, f"the field `{field}` {found}", allowed)
 
 
 class RepositoryUnusable(ArchiveError):
     """The directory holds no model, or several with nothing that says which one is meant."""
-
-    def __init__(self, path: Path, found: str, expected: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {found}; {expected}")
 
 
 class ConfigUnreadable(ArchiveError):
     """The config.pbtxt is no protobuf text of a Triton ModelConfig."""
 
     def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
-        self.path, self.line = path, line
-        where = f"{path}:{line}" if line is not None else f"{path}"
-        super().__init__(f"{where}: {reason}; expected the text form of a Triton ModelConfig")
+        super().__init__(path, reason, "expected the text form of a Triton ModelConfig", line)
 
 
 class ConfigIncomplete(ArchiveError):
     """A field is missing that strict mode cannot do without; no field: there is no such file."""
 
     def __init__(self, path: Path, field: str, remedy: str) -> None:
-        self.path, self.field = path, field
+        self.field = field
         problem = f"the field `{field}` is missing" if field else "there is no such file"
-        super().__init__(f"{path}: {problem}; {remedy}")
+        super().__init__(path, problem, remedy)
 
 
 class NamesOutside(ArchiveError):
     """A config names a file or a backend by a path that leaves its model's directory."""
 
     def __init__(self, path: Path, field: str, found: str, expected: str) -> None:
-        self.path, self.field = path, field
+        self.field = field
         names = f"the field `{shortened(field)}` names {quoted(found)}"
-        super().__init__(f"{path}: {names}; expected {expected}")
+        super().__init__(path, names, f"expected {expected}")
 
 
 class PayloadMissing(ArchiveError):
     """The model directory lacks a version directory, or that lacks the file to load."""
 
-    def __init__(self, path: Path, expected: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {expected}")
-
 
 class PayloadBroken(ArchiveError):
     """A file that the model reads, when it loads or when it is asked, and cannot."""
-
-    def __init__(self, path: Path, found: str, remedy: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {found}; {remedy}")
 
 
 class PicklesRefused(ArchiveError):
     """A file that somebody would unpickle, which the setting does not allow."""
 
     def __init__(self, path: Path, reader: str, why: str, remedy: str, setting: str) -> None:
-        self.path, self.reader, self.why = path, reader, why
+        self.reader, self.why = reader, why
         super().__init__(
-            f"{path}: {reader} would unpickle it ({why}), and {setting}=off allows nobody to; "
-            f"{remedy}, or serve it where {setting} is on"
+            path,
+            f"{reader} would unpickle it ({why}), and {setting}=off allows nobody to",
+            f"{remedy}, or serve it where {setting} is on",
         )
 
 
 class ReleaseUnfit(ArchiveError):
     """A model that would load and then fail at each request, for the release that wrote it."""
 
-    def __init__(self, path: Path, reason: str, remedy: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {reason}; {remedy}")
-
 
 class EnsembleInvalid(ArchiveError):
     """The ensemble could not run whatever it is given."""
-
-    def __init__(self, path: Path, reason: str, remedy: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {reason}; {remedy}")
 
 
 class GraphUnreadable(ArchiveError):
     """The pickle is not the graph that merlin-systems writes. Nothing in it was run."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        self.path, self.reason = path, reason
-        super().__init__(
-            f"{path}: {reason}; expected the graph that merlin-systems writes: export it again"
-        )
+        self.reason = reason
+        remedy = "expected the graph that merlin-systems writes: export it again"
+        super().__init__(path, reason, remedy)
 
 
 class GraphNotInert(ArchiveError):
     """The pickle takes too much to be read as data, or is not understood; Merlin may read it."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        self.path, self.reason = path, reason
-        super().__init__(f"{path}: it cannot be read without running it: {reason}")
+        self.reason = reason
+        super().__init__(path, f"it cannot be read without running it: {reason}")
 
 
 class _GraphRefused(ArchiveError):
@@ -246,13 +237,13 @@ class _GraphRefused(ArchiveError):
     def __init__(
         self, path: Path, operator: str, columns: Iterable[str], reason: str, remedy: str
     ) -> None:
-        self.path, self.operator, self.columns, self.reason = path, operator, tuple(columns), reason
+        self.operator, self.columns, self.reason = operator, tuple(columns), reason
         named = ", ".join(quoted(column) for column in self.columns[:NAMED_COLUMNS])
         rest = ", …" if len(self.columns) > NAMED_COLUMNS else ""
-        shown = shortened(operator)
-        at = f"{shown}, column {named}{rest}" if self.columns else shown
+        name = shortened(operator)
+        at = f"{name}, column {named}{rest}" if self.columns else name
         self.finding = f"{at}: {reason}"
-        super().__init__(f"{path}: {self.finding}; {remedy}")
+        super().__init__(path, self.finding, remedy)
 
 
 class GraphNotServable(_GraphRefused):

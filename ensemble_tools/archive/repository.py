@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ensemble_tools.archive.calls import Traces, call_the_rest, find_calls
@@ -57,6 +57,16 @@ class ModelRepository:
     def graph_path(self) -> Path | None:
         """The entry model's ensemble.pkl, when the entry model is Merlin's executor."""
         return self.entry.graph_path
+
+    def with_unusable(self, reasons: Mapping[str, str]) -> ModelRepository:
+        """The same, of whose workflows some have turned out unusable (WorkflowsUnusable)."""
+        models = {
+            name: replace(model, workflow=replace(model.workflow, unusable=reasons[name]))
+            if model.workflow is not None and name in reasons
+            else model
+            for name, model in self.models.items()
+        }
+        return replace(self, models=models, entry=models[self.entry.name])
 
 
 def read_repository(path: Path, entry_name: str | None = None) -> ModelRepository:

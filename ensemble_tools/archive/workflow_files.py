@@ -54,7 +54,9 @@ class WorkflowFiles:
     neither in the archive nor on this machine. categories: the files that are there. content: which
     release wrote it, by what it holds. unlabelled: why NVTabular fails on its label, which
     compiling does not need; empty where it does not.
-    pickled: whether it is a pickle, and not graph.json.
+    pickled: whether it is a pickle, and not graph.json. merlins_step: whether the program beside it
+    is Merlin's own workflow step, as merlin-systems 23.08 exports it. unusable: why no tables can
+    be made of its category files, where their reader has said so; empty where it has not.
     """
 
     nvtabular: str = ""
@@ -65,6 +67,8 @@ class WorkflowFiles:
     content: Content = field(default_factory=Content)
     unlabelled: str = ""
     pickled: bool = True
+    merlins_step: bool = False
+    unusable: str = ""
 
 
 class _Broken(Exception):
@@ -101,8 +105,9 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
     """
     saved, metadata = find_workflow_file(directory), directory / METADATA
     absent = tuple(path for path in (saved, metadata) if not is_file(path))
-    if absent and _is_merlins_step(program):
-        return WorkflowFiles(missing=absent)
+    merlins_step = program is not None and is_workflow_model(program)
+    if absent and merlins_step:
+        return WorkflowFiles(missing=absent, merlins_step=True)
     if saved in absent:
         return None
     pickled = saved.name != GRAPH
@@ -122,12 +127,17 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
         unlabelled = str(error)
     except _Broken as error:
         broken.append((metadata, str(error)))
-    if not _is_merlins_step(program):
+    if not merlins_step:
         unlabelled = ""
     elif broken:
-        return WorkflowFiles(pickled=pickled, broken=tuple(broken))
-    names = _find_files(version, files, directory)
-    return replace(names, content=content, unlabelled=unlabelled, pickled=pickled)
+        return WorkflowFiles(pickled=pickled, broken=tuple(broken), merlins_step=True)
+    return replace(
+        _find_files(version, files, directory),
+        content=content,
+        unlabelled=unlabelled,
+        pickled=pickled,
+        merlins_step=merlins_step,
+    )
 
 
 def _find_files(
@@ -162,10 +172,6 @@ def _is_here(path: str) -> bool:
         return os.path.isabs(path) and kind(Path(path)) is not None
     except EnsembleToolsError:
         return False
-
-
-def _is_merlins_step(program: Path | None) -> bool:
-    return program is not None and is_workflow_model(program)
 
 
 def _read_label(path: Path) -> str:

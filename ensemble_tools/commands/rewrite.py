@@ -17,7 +17,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -42,7 +41,7 @@ from ensemble_tools.serving.opened_archive import (
     read_archive,
     require_plan,
 )
-from ensemble_tools.serving.plan import Form, PublishedModel, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, Form, PublishedModel, ServingPlan, plan
 from ensemble_tools.serving.publish import put_compiled
 
 #: platform_ensemble_regex_ of sagemaker_server.h.
@@ -106,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     top = repository.entry.directory.parent
     beside = [top / name for name in repository.beside] if _reads_beside(serving_plan) else []
     check_beside(options.path, serving_plan, beside)
-    serving_plan, size = write_repository(serving_plan, options.path, destination, beside)
+    size = write_repository(serving_plan, options.path, destination, beside)
     for line in report_lines(serving_plan, destination, size, lacking):
         print(line)
     return SERVED
@@ -114,26 +113,22 @@ def run(options: argparse.Namespace) -> int:
 
 def write_repository(
     serving_plan: ServingPlan, source: Path, destination: Path, beside: Sequence[Path] = ()
-) -> tuple[ServingPlan, int]:
-    """The plan as plain files, by rename; on any error nothing is left behind.
+) -> int:
+    """The plan as plain files, by rename; on any error nothing is left behind. How many bytes.
 
     beside: what is copied beside the models.
-
-    Answers with the plan as it was written (put_compiled) and the number of bytes.
     """
     with stage_beside(destination) as staging:
         place = staging / "repository"
         place.mkdir(mode=read_default_mode(0o777))
-        models = tuple(
-            _write(model, serving_plan.entry, source, place) for model in serving_plan.models
-        )
-        serving_plan = replace(serving_plan, models=models)
+        for model in serving_plan.models:
+            _write(model, serving_plan.entry, source, place)
         for path in beside:
             _copy(path, place / path.name, source)
         _check_result(place, serving_plan)
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
         place.rename(destination)
-    return serving_plan, size
+    return size
 
 
 def findable(text: str, path: Path, *, entry: bool) -> str:
@@ -215,11 +210,8 @@ def _check_place(source: Path, destination: Path) -> None:
         )
 
 
-def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> PublishedModel:
-    """One model directory, and the model as it is in it.
-
-    Every link of the plan becomes the files that it stands for.
-    """
+def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> None:
+    """One model directory. Every link of the plan becomes the files that it stands for."""
     directory = place / model.triton_name
     directory.mkdir()
     for name, target in model.links:
@@ -230,14 +222,13 @@ def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> Publ
     for version in model.empty_versions:
         (directory / str(version)).mkdir(exist_ok=True)
         (directory / str(version) / _KEEP).touch()
-    written = put_compiled(model, directory)
-    if written.triton_config is not None:
+    put_compiled(model, directory)
+    if model.triton_config is not None:
         config = directory / CONFIG_FILE
-        text = findable(written.triton_config, config, entry=_wants_mark(model, entry))
+        text = findable(model.triton_config, config, entry=_wants_mark(model, entry))
         config.write_text(text, encoding="utf-8")
-    if written.compiled is not None and not written.compiled.program.kept:
-        shutil.rmtree(directory / Path(written.compiled.place).parts[0] / WORKFLOW)
-    return written
+    if model.compiled is not None and not model.compiled.program.kept:
+        shutil.rmtree(directory / Path(model.compiled.place).parts[0] / WORKFLOW)
 
 
 def _wants_mark(model: PublishedModel, entry: str) -> bool:
@@ -267,7 +258,8 @@ def _copy(target: Path, place: Path, within: Path) -> None:
 def _check_result(place: Path, serving_plan: ServingPlan) -> None:
     """What was written is an archive as any other, and says what was planned."""
     repository = read_repository(place, serving_plan.entry)
-    read_again = plan(repository, None, Namespace("m"), strict=False, names=CONTAINERS_NAMES)
+    choices = Choices(strict=False, names=CONTAINERS_NAMES)
+    read_again = plan(repository, None, Namespace("m"), choices)
     if len(read_again.models) != len(serving_plan.models):
         missing = {*serving_plan.triton_names} - {model.source_name for model in read_again.models}
         raise CommandError(

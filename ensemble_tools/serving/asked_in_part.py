@@ -1,4 +1,4 @@
-"""PURE. ServingPlan -> ServingPlan whose inner ensembles answer any part of their outputs.
+"""PURE. Models -> models of which inner ensembles answer any part of their outputs.
 
 tritonserver fails to answer a part of some ensembles (fails_in_part). Where another model asks one
 for a part, as a step of its own or by a call, an ensemble of one step takes its name: tritonserver
@@ -8,7 +8,7 @@ the request is read (serve/invoke/whole_answers.py), which costs no step more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,25 +20,26 @@ from ensemble_tools.archive.model_config import (
     print_model_config,
 )
 from ensemble_tools.serving.namespace import NAME_MAX
-from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan, fails_in_part
+from ensemble_tools.serving.serving_plan import PublishedModel, fails_in_part
 
 _SUFFIX = ".whole"
 
 
-def answer_parts(plan: ServingPlan) -> ServingPlan:
-    """The plan; whoever answers the parts of an inner ensemble has its name. Blocking: a config of
-    many steps takes seconds to parse."""
-    return replace(plan, models=_split_all(plan.models, plan), apart=_split_all(plan.apart, plan))
+def answer_parts(
+    models: tuple[PublishedModel, ...], entry: str, called: Iterable[str]
+) -> tuple[PublishedModel, ...]:
+    """The models; whoever answers the parts of an inner ensemble has its name.
 
-
-def _split_all(models: tuple[PublishedModel, ...], plan: ServingPlan) -> tuple[PublishedModel, ...]:
+    entry, called: Triton names, as a plan has them. Blocking: a config of many steps takes seconds
+    to parse.
+    """
     texts = {model.triton_name: model.config_text or "" for model in models}
     ensembles = {name: text for name, text in texts.items() if "ensemble_scheduling" in text}
-    if ensembles.keys() <= {plan.entry}:
+    if ensembles.keys() <= {entry}:
         return models
     configs = {name: parse_leniently(text) for name, text in ensembles.items()}
-    asked = {*_find_asked_in_part(configs), *plan.called} & configs.keys()
-    failing = {name for name in asked - {plan.entry} if fails_in_part(configs[name])}
+    asked = {*_find_asked_in_part(configs), *called} & configs.keys()
+    failing = {name for name in asked - {entry} if fails_in_part(configs[name])}
     return tuple(
         each
         for model in models

@@ -1,8 +1,8 @@
-"""ServingPlan -> ServingPlan in which NVTabular workflows are programs that need numpy alone.
+"""NVTabular workflows as programs that need numpy alone.
 
 Only Merlin's own workflow step is replaced, as nvtabular and merlin-systems 23.08 export it, known
 by what it holds; a model directory of another kind, or of another release, stays as it is, and the
-plan says why.
+model says why.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 from dataclasses import replace
 from enum import Enum
 
-from ensemble_tools.archive.executor_template import is_workflow_model
 from ensemble_tools.archive.graph_reader import read_graph_file
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.nvtabular_release import (
@@ -19,7 +18,6 @@ from ensemble_tools.archive.nvtabular_release import (
     describe_recognition,
     refuse_label,
 )
-from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import find_workflow_file
 from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
 from ensemble_tools.errors import (
@@ -30,8 +28,7 @@ from ensemble_tools.errors import (
     quoted,
     shortened,
 )
-from ensemble_tools.serving.servability import check_label
-from ensemble_tools.serving.serving_plan import Compiled, PublishedModel, ServingPlan
+from ensemble_tools.serving.serving_plan import Compiled, PublishedModel
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.program import Input, Program
@@ -50,45 +47,31 @@ class Compile(Enum):
     OFF = "off"
 
 
-def compile_plan(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
-    """The plan, with each workflow compiled or the reason why it is not.
+def compile_model(model: PublishedModel, source: SourceModel | None) -> PublishedModel:
+    """The model; if it has a workflow, that is compiled, or the model says why it is not.
+
+    source: what the archive has of it.
 
     Raises ResourceLacking, SourceUnreadable and MemoryError: they are no reasons to serve another
-    form. Raises PayloadBroken for one that is not compiled and that NVTabular fails on.
+    form.
     """
-    models = tuple(
-        _compile(model, repository.models[model.source_name])
-        if model.source_name in repository.models
-        and repository.models[model.source_name].workflow is not None
-        else model
-        for model in plan.models
-    )
-    return replace(plan, models=models)
-
-
-def _compile(model: PublishedModel, source: SourceModel) -> PublishedModel:
+    if source is None or source.workflow is None:
+        return model
     try:
         program, place = _compile_source(source)
     except NotCompiled as error:
-        return _leave(model, source, _shorten(str(error)))
+        return replace(model, not_compiled=_shorten(str(error)))
     except (GraphNotInert, GraphUnreadable) as error:
         reason = f"{error.path.name} cannot be read without running it: {error.reason}"
-        return _leave(model, source, reason)
+        return replace(model, not_compiled=reason)
     except (ResourceLacking, SourceUnreadable, MemoryError):
         raise
     except Exception as error:  # what a hostile pickle holds can make anything raise
         reason = shortened(f"{type(error).__name__}: {error}")
-        return _leave(model, source, f"it cannot be compiled ({reason})")
-    assert source.workflow is not None
+        return replace(model, not_compiled=f"it cannot be compiled ({reason})")
     workflow = source.workflow
     recognised = describe_recognition(workflow.nvtabular, pickled=workflow.pickled)
     return replace(model, compiled=Compiled(program, place, recognised))
-
-
-def _leave(model: PublishedModel, source: SourceModel, reason: str) -> PublishedModel:
-    """As it was delivered, for NVTabular, which fails on a workflow without a label."""
-    check_label(source)
-    return replace(model, not_compiled=reason)
 
 
 def _shorten(reason: str) -> str:
@@ -98,6 +81,8 @@ def _shorten(reason: str) -> str:
 
 def _compile_source(source: SourceModel) -> tuple[Program, str]:
     assert source.workflow is not None
+    if source.workflow.unusable:
+        raise NotCompiled("", (), source.workflow.unusable)
     config, version, file = source.config, source.served_version, source.python_file
     if config is None or version is None or file is None:
         raise NotCompiled("", (), "the model is not one of the python backend with a config.pbtxt")
@@ -109,7 +94,7 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     _check_release(refuse_label(source.workflow.nvtabular))
     if source.workflow.pickled:
         _check_release(source.workflow.content.unlike)
-    if not is_workflow_model(source.directory / place):
+    if not source.workflow.merlins_step:
         raise NotCompiled("", (), f"{place} is not the one that merlin-systems exports")
     if config.message.max_batch_size:
         raise NotCompiled("", (), "its max_batch_size is not 0")

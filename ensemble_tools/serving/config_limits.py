@@ -29,6 +29,7 @@ from ensemble_tools.archive.model_config import (
     find_served_versions,
     name_data_type,
 )
+from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import SourceModel
 from ensemble_tools.errors import NAMED_COLUMNS, DemandRefused, quoted
 
@@ -96,17 +97,20 @@ class Limits:
     gpus: int = 0
 
 
-def check_demands(models: Iterable[SourceModel], archive: Path, limits: Limits) -> None:
+def check_demands(
+    repository: ModelRepository, models: Iterable[SourceModel], limits: Limits
+) -> None:
     """Raise DemandRefused for the first field that asks for too much, or for what it may not.
 
-    archive: the directory that files named in configs must lie in. Looks at files' sizes.
+    models: that are served; the entry model's config is looked at in any case. Looks at files'
+    sizes.
     """
-    processes = 0
-    for model in models:
+    processes, served = 0, {repository.entry.name, *(model.name for model in models)}
+    for model in (it for name, it in repository.models.items() if name in served):
         _check_libraries(model)
         if model.config is None:
             continue
-        demands = _Demands(model, model.config, archive, limits)
+        demands = _Demands(model, model.config, repository.path, limits)
         demands.check()
         if model.python_file is not None:
             processes += demands.instances

@@ -1,4 +1,4 @@
-"""PURE. ServingPlan -> ServingPlan in which one process runs all steps of an ensemble.
+"""PURE. Models -> models of which one process runs all steps of an ensemble.
 
 tritonserver runs each step in a process of its own. Where the steps are compiled workflows,
 conversions and operators of Merlin's, which need no Merlin, and predictors of one library that
@@ -29,7 +29,7 @@ from ensemble_tools.archive.model_config import (
     name_data_type,
     print_model_config,
 )
-from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
+from ensemble_tools.serving.serving_plan import STEPS, PublishedModel
 from ensemble_tools.steps.sources import SERVED, StepRow, render_joined, render_warm
 
 #: Fields that a config may have; of any other nobody but tritonserver knows what follows.
@@ -94,16 +94,22 @@ class _Apart(Exception):
     """Why an ensemble's steps are not joined, for people."""
 
 
-def join_plan(plan: ServingPlan, predictors: Mapping[str, Predictor]) -> ServingPlan:
-    """The plan; predictors: what children run for a backend, by the backend's name."""
-    models = {model.triton_name: model for model in plan.models}
+def join_steps(
+    models: tuple[PublishedModel, ...], called: Iterable[str], predictors: Mapping[str, Predictor]
+) -> tuple[tuple[PublishedModel, ...], tuple[str, ...]]:
+    """The models, and why an ensemble's steps are processes of their own; a sentence for each.
+
+    called: models that others call by name. predictors: what children run for a backend, by the
+    backend's name.
+    """
+    by_name = {model.triton_name: model for model in models}
     try:
-        configs = {name: _read_config(model) for name, model in models.items()}
+        configs = {name: _read_config(model) for name, model in by_name.items()}
     except _Apart as why:
-        ensembles = any("ensemble_scheduling" in (it.config_text or "") for it in plan.models)
-        return replace(plan, not_joined=(str(why),)) if ensembles else plan
+        ensembles = any("ensemble_scheduling" in (it.config_text or "") for it in models)
+        return models, (str(why),) if ensembles else ()
     inner = Counter(each.model_name for config in configs.values() for each in _steps_of(config))
-    used = inner + Counter(plan.called)
+    used = inner + Counter(called)
     joined: dict[str, PublishedModel] = {}
     not_joined = []
     for name, config in configs.items():
@@ -112,21 +118,16 @@ def join_plan(plan: ServingPlan, predictors: Mapping[str, Predictor]) -> Serving
         try:
             if name in inner:
                 raise _Apart("it is a step itself")
-            if _find_versions(models[name]) != {"1"}:
+            if _find_versions(by_name[name]) != {"1"}:
                 raise _Apart("its version is not 1")
             joined[name] = _join(
-                models[name], config, _find_steps(config, models, configs, used, predictors)
+                by_name[name], config, _find_steps(config, by_name, configs, used, predictors)
             )
         except _Apart as why:
-            not_joined.append(f"{models[name].source_name}: {why}")
+            not_joined.append(f"{by_name[name].source_name}: {why}")
     inside = {step.triton_name for model in joined.values() for step in model.steps}
-    left = (model for model in plan.models if model.triton_name not in inside)
-    return replace(
-        plan,
-        models=tuple(joined.get(model.triton_name, model) for model in left),
-        not_joined=tuple(not_joined),
-        apart=plan.models if joined else (),
-    )
+    left = (model for model in models if model.triton_name not in inside)
+    return tuple(joined.get(model.triton_name, model) for model in left), tuple(not_joined)
 
 
 def _read_config(model: PublishedModel) -> pb.ModelConfig:

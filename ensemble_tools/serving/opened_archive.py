@@ -10,13 +10,13 @@ from pathlib import Path
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.repository import ModelRepository, read_repository
-from ensemble_tools.errors import ArchiveError, PackedArchive
-from ensemble_tools.serving.compilation import Compile, compile_plan
+from ensemble_tools.errors import ArchiveError, PackedArchive, WorkflowsUnusable
+from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.needed_modules import describe_needed_modules
-from ensemble_tools.serving.plan import plan
+from ensemble_tools.serving.plan import Choices, plan
 from ensemble_tools.serving.publish import publish
-from ensemble_tools.serving.serving_plan import PublishedModel, Rewrite, ServingPlan
+from ensemble_tools.serving.serving_plan import Rewrite, ServingPlan
 from ensemble_tools.serving.setting_names import SettingNames
 from ensemble_tools.serving.unpickling import describe_unpickled
 
@@ -58,25 +58,14 @@ def read_archive(
     Raises EnsembleToolsError for what cannot even be looked at; a refusal of the archive's content
     is part of the answer.
     """
+    choices = Choices(strict, rewrite, workflows, names=names or SettingNames())
     namespace = Namespace(model_name)
     repository = open_repository(path)
     graph = None
     try:
         graph = read_executor_graph(repository)
-        serving = plan(
-            repository,
-            graph,
-            namespace,
-            strict=strict,
-            rewrite=rewrite,
-            names=names,
-            compiles=workflows is Compile.AUTO,
-        )
-        if workflows is Compile.AUTO:
-            serving = try_compilation(serving, repository)
-        else:
-            _try_publishing(serving)
-        unpickled = describe_unpickled(serving, repository, names or SettingNames())
+        serving = plan_and_try(repository, graph, namespace, choices)
+        unpickled = describe_unpickled(serving, repository, choices.names)
         needed = describe_needed_modules(serving, repository)
         serving = replace(serving, notes=(*serving.notes, *needed, *unpickled))
     except ArchiveError as error:
@@ -84,26 +73,34 @@ def read_archive(
     return Archive(repository, graph, plan=serving)
 
 
-def try_compilation(serving: ServingPlan, repository: ModelRepository) -> ServingPlan:
-    """The plan as it would be published with compiled workflows.
+def plan_and_try(
+    repository: ModelRepository,
+    graph: ExecutorGraph | None,
+    namespace: Namespace,
+    choices: Choices,
+) -> ServingPlan:
+    """The plan by which the archive would be published.
 
-    A category file may be unusable, and only reading it tells: what is compiled is published into a
-    temporary directory, which is then thrown away. Raises OSError when that cannot be written,
-    PayloadBroken for a category file that nothing can read.
+    A category file may be unusable, and only reading it tells: what has any is published into a
+    temporary directory, which is then thrown away. Raises what plan does; OSError when that cannot
+    be written, PayloadBroken for a category file that nothing can read.
     """
-    serving = compile_plan(serving, repository)
-    tried = {model.triton_name: model for model in _try_publishing(serving)}
-    models = tuple(tried.get(model.triton_name, model) for model in serving.models)
-    return replace(serving, models=models)
+    while True:
+        made = plan(repository, graph, namespace, choices)
+        try:
+            _try_publishing(made)
+        except WorkflowsUnusable as error:
+            repository = repository.with_unusable(error.reasons)
+        else:
+            return made
 
 
-def _try_publishing(serving: ServingPlan) -> tuple[PublishedModel, ...]:
-    """The models that have category files, as they would be published."""
-    models = tuple(model for model in serving.models if model.compiled or model.categories)
-    if not models:
-        return ()
-    with tempfile.TemporaryDirectory(prefix="compiled-") as directory:
-        return publish(replace(serving, models=models), Path(directory)).models
+def _try_publishing(made: ServingPlan) -> None:
+    """Those of its models that have category files."""
+    models = tuple(model for model in made.models if model.compiled or model.categories)
+    if models:
+        with tempfile.TemporaryDirectory(prefix="compiled-") as directory:
+            publish(replace(made, models=models), Path(directory))
 
 
 def describe_operators(operators: Mapping[str, int]) -> str:

@@ -1,25 +1,32 @@
-"""PURE, the heart: repository + graph + namespace -> ServingPlan, the files Triton will be given.
+"""Facts in, ONE frozen plan out: what an archive holds, and what was chosen -> ServingPlan.
 
 An executor model is served in the first of these forms that gives the executor's own numbers: an
 ensemble of its children alone (or its only child itself); an ensemble with generated steps; the
 executor, with its children loaded for it. Any other model is published as delivered, under its
-namespace's names.
+namespace's names. Whether a workflow is compiled, which models children of warm interpreters run,
+and whether one process runs all steps, is decided with it. What only publishing finds out, that no
+tables can be made of a category file, is one fact more (ModelRepository.with_unusable): then the
+plan is made anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.errors import GraphNotExpressible
+from ensemble_tools.serving.asked_in_part import answer_parts
+from ensemble_tools.serving.compilation import Compile, compile_model
 from ensemble_tools.serving.config_limits import Limits, check_demands
-from ensemble_tools.serving.forms.delivered import plan_as_delivered
-from ensemble_tools.serving.forms.ensemble import plan_as_ensemble
-from ensemble_tools.serving.forms.executor import plan_as_executor
+from ensemble_tools.serving.ensemble import select_as_ensemble
+from ensemble_tools.serving.joining import Predictor, join_steps
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.queues import open_queues
-from ensemble_tools.serving.servability import Rules, check_servable
+from ensemble_tools.serving.overlay import describe_doubts, describe_models
+from ensemble_tools.serving.queues import describe_queue, open_queues
+from ensemble_tools.serving.selection import Selection, select_as_delivered, select_as_executor
+from ensemble_tools.serving.servability import Rules, Servability, check_nvtabulars
 from ensemble_tools.serving.serving_plan import (
     Compiled,
     Form,
@@ -28,57 +35,115 @@ from ensemble_tools.serving.serving_plan import (
     ServingPlan,
 )
 from ensemble_tools.serving.setting_names import SettingNames
+from ensemble_tools.serving.unpickling import check_unpickled
+from ensemble_tools.serving.warm import find_warm_place
 
-__all__ = ["Compiled", "Form", "PublishedModel", "Rewrite", "ServingPlan", "plan"]
+__all__ = ["Choices", "Compiled", "Form", "PublishedModel", "Rewrite", "ServingPlan", "plan"]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is chosen for all archives.
+
+    strict: Triton runs without auto-completion, so configs must be whole. rewrite: which forms an
+    executor model may take. compile: what becomes of workflows. pickles: whether anybody may
+    unpickle. warm: whether there are warm interpreters; predictors: what their children run for a
+    backend, by its name. answers_parts: inner ensembles are to answer any part of their outputs.
+    nvtabular: the version that the models' Python has, empty when it is not known. limits: what
+    configs may ask for, this machine's when they are not given. names: what messages call the
+    settings.
+    """
+
+    strict: bool = True
+    rewrite: Rewrite = Rewrite.AUTO
+    compile: Compile = Compile.OFF
+    pickles: bool = True
+    warm: bool = False
+    predictors: Mapping[str, Predictor] = field(default_factory=dict)
+    answers_parts: bool = False
+    nvtabular: str = ""
+    limits: Limits = field(default_factory=Limits)
+    names: SettingNames = field(default_factory=SettingNames)
+
+    @property
+    def joins(self) -> bool:
+        """Whether one process may run all steps of an ensemble."""
+        return self.warm and self.strict and self.rewrite is Rewrite.AUTO
 
 
 def plan(
     repository: ModelRepository,
     graph: ExecutorGraph | None,
     namespace: Namespace,
-    *,
-    strict: bool = True,
-    rewrite: Rewrite = Rewrite.AUTO,
-    nvtabular: str = "",
-    limits: Limits | None = None,
-    names: SettingNames | None = None,
-    compiles: bool = False,
+    choices: Choices | None = None,
 ) -> ServingPlan:
     """Decide how the archive is served.
 
-    graph: the entry model's executor graph, None when it has none. strict: Triton runs without
-    auto-completion, so configs must be whole. rewrite: which forms an executor model may take.
-    nvtabular: the version that the models' Python has, empty when it is not known. limits: what
-    configs may ask for, this machine's when they are not given. names: what messages call the
-    settings. compiles: compile_plan comes next. Raises ArchiveError or IllegalName, and never
-    answers with a plan whose numbers differ from what the archive itself would compute.
+    graph: the entry model's executor graph, None when it has none. Blocking. Raises ArchiveError,
+    IllegalName, and ResourceLacking, SourceUnreadable and MemoryError, which are no reasons to
+    serve another form; and never answers with a plan whose numbers differ from what the archive
+    itself would compute.
     """
-    names = names or SettingNames()
-    rules = Rules(strict, nvtabular, names, compiles=compiles)
-    chosen = _choose_form(repository, graph, namespace, rewrite, rules)
-    served = {model.source_name for model in chosen.models} | {repository.entry.name}
-    models = (model for name, model in repository.models.items() if name in served)
-    check_demands(models, repository.path, limits or Limits())
-    return open_queues(chosen)
+    choices = choices or Choices()
+    selection = _select(repository, graph, namespace, choices)
+    check_demands(repository, selection.models, choices.limits)
+    models, queue = open_queues(selection.publish_in(namespace, repository.path))
+    called = tuple(map(namespace.step, selection.called))
+    sources = repository.models
+    not_joined: tuple[str, ...] = ()
+    if choices.compile is Compile.AUTO:
+        models = tuple(compile_model(it, sources.get(it.source_name)) for it in models)
+    compiled = {model.source_name for model in models if model.compiled}
+    delivered = (model for model in selection.models if model.name not in compiled)
+    check_nvtabulars(delivered, choices.nvtabular)
+    if choices.warm:
+        models = tuple(find_warm_place(it, sources.get(it.source_name)) for it in models)
+    if choices.joins:
+        models, not_joined = join_steps(models, called, choices.predictors)
+    if choices.answers_parts:
+        models = answer_parts(models, namespace.entry, called)
+    made = ServingPlan(
+        namespace.model_name,
+        selection.form,
+        namespace.entry,
+        models,
+        called,
+        selection.reasons,
+        notes=(
+            *selection.notes,
+            *describe_models(repository, selection.models),
+            *describe_queue(queue),
+        ),
+        doubts=(*describe_doubts(repository.entry, selection.models), *selection.doubts),
+        not_joined=not_joined,
+        queue=queue,
+    )
+    if not choices.pickles:
+        check_unpickled(made, repository, choices.names)
+    return made
 
 
-def _choose_form(
+def _select(
     repository: ModelRepository,
     graph: ExecutorGraph | None,
     namespace: Namespace,
-    rewrite: Rewrite,
-    rules: Rules,
-) -> ServingPlan:
+    choices: Choices,
+) -> Selection:
+    """The first form that gives the archive's own numbers; its models can answer."""
+    entry, rewrite, names = repository.entry, choices.rewrite, choices.names
+    servability = Servability(Rules(choices.strict, names, under_executor=graph is not None))
     if graph is None:
-        return plan_as_delivered(repository, namespace, rules)
-    rules = replace(rules, under_executor=True)
-    check_servable(repository.entry, replace(rules, nvtabular=""))  # an ensemble does not run it
-    if rewrite is Rewrite.EXECUTOR:
-        reason = f"{rules.names.rewrite}=executor asks for it"
-        return plan_as_executor(repository, graph, namespace, rules, reason)
-    try:
-        return plan_as_ensemble(repository, graph, namespace, rules)
-    except GraphNotExpressible as error:
-        if rewrite is Rewrite.ENSEMBLE:
-            raise
-        return plan_as_executor(repository, graph, namespace, rules, error.finding)
+        selection = select_as_delivered(repository)
+    else:
+        servability.check([entry])
+        reason = f"{names.rewrite}=executor asks for it"
+        if rewrite is not Rewrite.EXECUTOR:
+            try:
+                return select_as_ensemble(repository, graph, namespace, servability, names)
+            except GraphNotExpressible as error:
+                if rewrite is Rewrite.ENSEMBLE:
+                    raise
+                reason = error.finding
+        selection = select_as_executor(repository, graph, reason)
+    servability.check(selection.models)
+    return selection

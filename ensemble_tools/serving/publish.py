@@ -5,8 +5,7 @@ other file is a symbolic link to what SageMaker delivered, which is never change
 made anew: Triton's python stubs write `__pycache__` beside what they import, whatever
 PYTHONDONTWRITEBYTECODE says (seen with 2.36 and 2.51). A model is made whole under a hidden name
 and then renamed, so tritonserver never sees half of one. A compiled workflow's tables are written
-where they will lie; if its category files turn out to be unusable, the workflow is published as it
-was delivered, and so are the models of a plan that had it as a step of another.
+where they will lie; if its category files turn out to be unusable, nothing is published.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
@@ -25,9 +23,9 @@ from pathlib import Path, PurePosixPath
 from ensemble_tools.archive.model_config import label_files
 from ensemble_tools.archive.saved_workflow import GRAPH, PICKLE
 from ensemble_tools.archive.source_model import CONFIG_FILE
-from ensemble_tools.errors import PayloadBroken, shortened
+from ensemble_tools.errors import PayloadBroken, WorkflowsUnusable, shortened
 from ensemble_tools.serving.layout import remove_layout, write_layout, write_own_code
-from ensemble_tools.serving.serving_plan import STEPS, Compiled, PublishedModel, ServingPlan
+from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
 from ensemble_tools.steps.sources import SERVED, render_warm
 from ensemble_tools.workflows.program import Plain, Table, program_text
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
@@ -57,42 +55,24 @@ def publish(
     plan: ServingPlan,
     serving_repository: Path,
     write: TableWriter = write_tables,
-) -> ServingPlan:
+) -> None:
     """Write the plan's model directories; on an error nothing of the plan is left behind.
 
-    Answers with the plan as it was published: a workflow whose category files are unusable is not
-    compiled in it. Blocking. Raises OSError (no space, name taken): FileExistsError means that a
-    name is in use. Raises PayloadBroken for a category file that NVTabular cannot read either, and
-    for two workflows in one directory, which it would read.
+    Blocking. Raises WorkflowsUnusable for compiled workflows of whose category files no tables can
+    be made: the plan is to be made without them. Raises OSError (no space, name taken):
+    FileExistsError means that a name is in use. Raises PayloadBroken for a category file that
+    NVTabular cannot read either, and for two workflows in one directory, which it would read.
     """
-    try:
-        return _publish(plan, serving_repository, write)
-    except _StepNotCompiled as step:
-        models = tuple(
-            replace(model, compiled=None, not_compiled=step.why)
-            if model.triton_name == step.triton_name
-            else model
-            for model in plan.apart
-        )
-        why = (f"the step {step.source_name} is NVTabular itself",)
-        apart = replace(plan, models=models, apart=(), not_joined=why)
-        return _publish(apart, serving_repository, write)
-
-
-def _publish(plan: ServingPlan, serving_repository: Path, write: TableWriter) -> ServingPlan:
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
     published: list[Path] = []
     try:
-        models = [
-            _write_whole(model, staging / model.triton_name, write, plan.entry)
-            for model in plan.models
-        ]
-        for model in models:
+        _write_all(plan, staging, write)
+        for model in plan.models:
             _check_one_workflow(model)
-        archives = [it.own_code.archive for it in models if it.own_code and it.runs_own_code]
+        archives = [it.own_code.archive for it in plan.models if it.own_code and it.runs_own_code]
         if archives and (staging / plan.entry).is_dir():
             write_layout(archives[0], staging / plan.entry)
-        for model in models:
+        for model in plan.models:
             target = serving_repository / model.triton_name
             _check_name_free(target)
             (staging / model.triton_name).rename(target)
@@ -105,13 +85,12 @@ def _publish(plan: ServingPlan, serving_repository: Path, write: TableWriter) ->
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return replace(plan, models=tuple(models))
 
 
 def retract(plan: ServingPlan, serving_repository: Path) -> None:
     """Remove the plan's model directories; those already gone are no error. Blocking."""
     remove_layout(serving_repository / plan.entry)
-    for model in (*plan.models, *plan.apart):
+    for model in plan.models:
         shutil.rmtree(serving_repository / model.triton_name, ignore_errors=True)
 
 
@@ -131,18 +110,21 @@ def _check_name_free(target: Path) -> None:
         raise FileExistsError(errno.EEXIST, "the name is in use", str(target))
 
 
-def _write_whole(
-    model: PublishedModel, directory: Path, write: TableWriter, entry: str
-) -> PublishedModel:
-    _write_overlay(model, directory, entry)
-    model = put_compiled(model, directory, write)
-    _put_in_front(model, directory)
-    for step in model.steps:
-        place = directory / STEPS / step.triton_name
-        written = _write_whole(step, place, write, entry)
-        if written.compiled is None and step.compiled is not None:
-            raise _StepNotCompiled(written)
-    return model
+def _write_all(plan: ServingPlan, staging: Path, write: TableWriter) -> None:
+    """Write every model; raises WorkflowsUnusable for all workflows of the plan that are."""
+    unusable: dict[str, str] = {}
+    waiting = [(model, staging / model.triton_name) for model in plan.models]
+    while waiting:
+        model, directory = waiting.pop(0)
+        _write_overlay(model, directory, plan.entry)
+        try:
+            put_compiled(model, directory, write)
+            _put_in_front(model, directory)
+        except WorkflowsUnusable as error:
+            unusable.update(error.reasons)
+        waiting += [(step, directory / STEPS / step.triton_name) for step in model.steps]
+    if unusable:
+        raise WorkflowsUnusable(unusable)
 
 
 def _put_in_front(model: PublishedModel, directory: Path) -> None:
@@ -160,28 +142,17 @@ def _interpreter(model: PublishedModel) -> str:
     return model.interpreter or "nvtabular"
 
 
-class _StepNotCompiled(Exception):
-    """A workflow is NVTabular's, which is not imported where another model's steps are run."""
-
-    def __init__(self, step: PublishedModel) -> None:
-        self.triton_name, self.source_name = step.triton_name, step.source_name
-        self.why = step.not_compiled
-
-
-def put_compiled(
-    model: PublishedModel, directory: Path, write: TableWriter = write_tables
-) -> PublishedModel:
+def put_compiled(model: PublishedModel, directory: Path, write: TableWriter = write_tables) -> None:
     """Put the model's compiled workflow into its directory, in the place of what is there.
 
-    Answers with the model as it then is: not compiled where its category files are unusable. Raises
-    PayloadBroken, also where NVTabular serves it: nothing should read what stands for many times
-    its size.
+    Raises WorkflowsUnusable where no tables can be made of its category files; PayloadBroken, also
+    where NVTabular serves it: nothing should read what stands for many times its size.
     """
     checked = [Table(path, (), ()) for path in model.categories]
     if model.compiled is None:
         with contextlib.suppress(TableUnusable), _broken_payloads():
             write(checked, directory)
-        return model
+        return
     version = directory / Path(model.compiled.place).parts[0]
     tables = version / _TABLES
     try:
@@ -190,10 +161,7 @@ def put_compiled(
             tables.mkdir()
             rows = write([*model.compiled.program.tables, *checked], tables)
     except TableUnusable as error:
-        shutil.rmtree(tables, ignore_errors=True)
-        delivered = replace(model, compiled=None, not_compiled=str(error))
-        _write_config(delivered, directory)
-        return delivered
+        raise WorkflowsUnusable({model.source_name: str(error)}) from error
     (tables / _PROGRAM).write_text(program_text(model.compiled.program, rows), encoding="utf-8")
     place = directory / model.compiled.place
     texts = dict(_read_runtime())
@@ -202,13 +170,6 @@ def put_compiled(
     for name, text in texts.items():
         _put(place.parent / _RUNTIME / name, text)
     _put(place, _read_model_file(_WHOLE if model.is_compiled_whole else _PART))
-    return replace(model, compiled=_without_tables(model.compiled))
-
-
-def _without_tables(compiled: Compiled) -> Compiled:
-    """Written tables are on the disk: what was read of a pickle for them need not stay."""
-    tables = tuple(replace(table, given=()) for table in compiled.program.tables)
-    return replace(compiled, program=replace(compiled.program, tables=tables))
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""PURE. ServingPlan -> ServingPlan in which no step of an ensemble has a queue that is ever full.
+"""PURE. Models -> models of which no step of an ensemble has a queue that is ever full.
 
 Before 26.02 tritonserver never answers an ensemble's request of which one step is refused by its
 queue while another step runs, nor unloads that ensemble again (core 5280db8; seen with 2.36 and
@@ -15,34 +15,39 @@ from ensemble_tools.archive.model_config import (
     find_queue_bound,
     parse_leniently,
 )
-from ensemble_tools.serving.serving_plan import PublishedModel, QueueBound, ServingPlan
+from ensemble_tools.serving.serving_plan import PublishedModel, QueueBound
 
 #: The word in a config's text.
 _FIELD = "max_queue_size"
 
 
-def open_queues(plan: ServingPlan) -> ServingPlan:
-    """The plan, whose steps' queues have no bounds, and the least of those that they had."""
-    if not any(_FIELD in (model.config_text or "") for model in plan.models):
-        return plan
-    steps = {step for model in plan.models for step in _list_steps(model)}
-    models, bounds = [], []
-    for model in plan.models:
+def open_queues(
+    models: tuple[PublishedModel, ...],
+) -> tuple[tuple[PublishedModel, ...], QueueBound | None]:
+    """The models, whose steps' queues have no bounds, and the least of those that they had."""
+    if not any(_FIELD in (model.config_text or "") for model in models):
+        return models, None
+    steps = {step for model in models for step in _list_steps(model)}
+    opened, bounds = [], []
+    for model in models:
         text = model.config_text or ""
         most = find_queue_bound(parse_leniently(text)) if model.triton_name in steps else 0
         if most:
             bounds.append(QueueBound(most, model.source_name))
             model = replace(model, config_text=drop_queue_bound(text))
-        models.append(model)
-    if not bounds:
-        return plan
-    least = min(bounds)
-    note = (
-        f"{least.step} lets {least.most} requests wait (max_queue_size): as many wait in front of "
+        opened.append(model)
+    return tuple(opened), min(bounds, default=None)
+
+
+def describe_queue(queue: QueueBound | None) -> tuple[str, ...]:
+    """A sentence about the bound, if there is one."""
+    if queue is None:
+        return ()
+    return (
+        f"{queue.step} lets {queue.most} requests wait (max_queue_size): as many wait in front of "
         "the ensemble instead, since tritonserver before 26.02 never answers one whose step "
-        "refuses a request"
+        "refuses a request",
     )
-    return replace(plan, models=tuple(models), queue=least, notes=(*plan.notes, note))
 
 
 def _list_steps(model: PublishedModel) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ensemble_tools.archive.completion import SAVED_MODEL
@@ -74,18 +74,15 @@ _DECLARE = "declare it: Triton does not complete the config of an ensemble"
 class Rules:
     """What models are held against.
 
-    strict: inputs and outputs must be declared, as without auto-completion. nvtabular: the version
-    that the models' Python has, empty when it is not known. names: what messages call the settings.
+    strict: inputs and outputs must be declared, as without auto-completion. names: what messages
+    call the settings.
     under_executor: the models belong to an executor's graph, where strictness is a must: the edges
-    of its ensemble are checked before any backend could be asked. compiles: workflows will be
-    compiled where they can, which needs no label of theirs.
+    of its ensemble are checked before any backend could be asked.
     """
 
     strict: bool
-    nvtabular: str
     names: SettingNames
     under_executor: bool = False
-    compiles: bool = False
 
     @property
     def is_strict(self) -> bool:
@@ -93,10 +90,24 @@ class Rules:
         return self.strict or self.under_executor
 
 
-def check_servable(model: SourceModel, rules: Rules) -> None:
-    """Raise ConfigIncomplete, PayloadMissing, PayloadBroken or ReleaseUnfit when it cannot answer,
-    NamesOutside when it names what is not its own.
-    """
+class Servability:
+    """Whether models can answer. Each is asked once, however many forms are tried."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules, self._servable = rules, set[str]()
+
+    def check(self, models: Iterable[SourceModel]) -> None:
+        """Raise ConfigIncomplete, PayloadMissing, PayloadBroken or EnsembleInvalid for one that
+        cannot answer, NamesOutside for one that names what is not its own.
+        """
+        for model in models:
+            if model.name not in self._servable:
+                _check_servable(model, self._rules)
+                check_ensemble(model)
+                self._servable.add(model.name)
+
+
+def _check_servable(model: SourceModel, rules: Rules) -> None:
     config = model.config
     if config is not None:
         check_names(model.config_path, config)
@@ -111,9 +122,7 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
         _check_packed(model)
         _check_constants(model)
     if model.workflow is not None:
-        _check_workflow(model, model.workflow, rules.nvtabular)
-        if not rules.compiles:
-            check_label(model)
+        _check_workflow(model, model.workflow)
 
 
 def _may_be_completed(model: SourceModel) -> bool:
@@ -299,8 +308,8 @@ def _check_constants(model: SourceModel) -> None:
             )
 
 
-def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str) -> None:
-    """Raise PayloadMissing, PayloadBroken or ReleaseUnfit where a workflow could not answer."""
+def _check_workflow(model: SourceModel, workflow: WorkflowFiles) -> None:
+    """Raise PayloadMissing or PayloadBroken where a workflow could not answer."""
     if workflow.missing:
         raise PayloadMissing(
             workflow.missing[0],
@@ -316,6 +325,20 @@ def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str)
         )
     for path, found in workflow.broken:
         raise PayloadBroken(path, found, "export it again")
+
+
+def check_nvtabulars(models: Iterable[SourceModel], nvtabular: str) -> None:
+    """Raise ReleaseUnfit or PayloadBroken for a workflow that NVTabular is to run, and fails on.
+
+    models: those that are not compiled. nvtabular: the version that there is, empty: not known.
+    """
+    for model in models:
+        if model.workflow is not None:
+            _check_release(model, model.workflow, nvtabular)
+            _check_label(model, model.workflow)
+
+
+def _check_release(model: SourceModel, workflow: WorkflowFiles, nvtabular: str) -> None:
     written, installed = _parse_release(workflow.nvtabular), _parse_release(nvtabular)
     is_labelled_old = bool(written) and written < _CHANGED
     if (is_labelled_old or workflow.content.is_old) and installed >= _CHANGED:
@@ -330,11 +353,11 @@ def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str)
         )
 
 
-def check_label(model: SourceModel) -> None:
+def _check_label(model: SourceModel, workflow: WorkflowFiles) -> None:
     """Raise PayloadBroken for a workflow whose label NVTabular fails on."""
-    if model.workflow is not None and model.workflow.unlabelled:
+    if workflow.unlabelled:
         path = model.directory / str(model.served_version) / WORKFLOW / METADATA
-        raise PayloadBroken(path, model.workflow.unlabelled, "export it again")
+        raise PayloadBroken(path, workflow.unlabelled, "export it again")
 
 
 def _parse_release(version: str) -> tuple[int, ...]:

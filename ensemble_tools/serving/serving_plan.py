@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -127,6 +127,16 @@ class PublishedModel:
             return self.config_text
         return put_on_cpu(self.config_text)
 
+    def without_values(self) -> PublishedModel:
+        """ServingPlan.without_values, of the model and its steps."""
+        steps = tuple(step.without_values() for step in self.steps)
+        if self.compiled is None:
+            return replace(self, steps=steps)
+        program = self.compiled.program
+        tables = tuple(replace(table, given=()) for table in program.tables)
+        compiled = replace(self.compiled, program=replace(program, tables=tables))
+        return replace(self, steps=steps, compiled=compiled)
+
     @property
     def is_compiled_whole(self) -> bool:
         """Whether its workflow is a program of numpy alone."""
@@ -151,9 +161,8 @@ class ServingPlan:
     loaded; tritonserver loads an ensemble's steps with it, but knows nothing of such calls.
     reasons: why the forms that come before this one were not taken, a sentence for each place.
     notes are sentences for people: what was left out and why. doubts are sentences about what was
-    passed on without being understood, for the message of a load that then fails. apart: the models
-    as they are where none may run others as steps of its own; empty where none does. not_joined:
-    why an ensemble's steps are processes of their own where they might be one; a sentence for each.
+    passed on without being understood, for the message of a load that then fails. not_joined: why
+    an ensemble's steps are processes of their own where they might be one; a sentence for each.
     queue: how many requests may wait, where a step's config says so; any number where it is None.
     """
 
@@ -165,9 +174,13 @@ class ServingPlan:
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
-    apart: tuple[PublishedModel, ...] = ()
     not_joined: tuple[str, ...] = ()
     queue: QueueBound | None = None
+
+    def without_values(self) -> ServingPlan:
+        """Without what was read of pickles for tables: that is on the disk once it is published."""
+        models = tuple(model.without_values() for model in self.models)
+        return replace(self, models=models)
 
     @property
     def everything(self) -> tuple[PublishedModel, ...]:

@@ -74,22 +74,6 @@ def check_unpickled(plan: ServingPlan, repository: ModelRepository, names: Setti
         raise PicklesRefused(each.path, each.reader, each.why, each.remedy, names.pickles)
 
 
-def check_published(plan: ServingPlan, published: ServingPlan, names: SettingNames) -> None:
-    """Raise PicklesRefused where a workflow that was to be compiled was published as delivered."""
-    planned = {model.triton_name: model for model in _with_steps(plan)}
-    for model in _with_steps(published):
-        before = planned.get(model.triton_name)
-        if before is None or before.compiled is None or model.compiled is not None:
-            continue
-        version = before.compiled.place.partition("/")[0]
-        directory = dict(model.links).get(version)
-        if directory is not None:
-            for each in _find_in_workflow(
-                directory, model.not_compiled, "NVTabular", model.categories
-            ):
-                raise PicklesRefused(each.path, each.reader, each.why, each.remedy, names.pickles)
-
-
 def describe_unpickled(
     plan: ServingPlan, repository: ModelRepository, names: SettingNames
 ) -> Iterator[str]:
@@ -102,12 +86,6 @@ def describe_unpickled(
             f"{shown(place)}: {each.reader} unpickles it, which runs what it says ({each.why}); "
             f"{names.pickles}=off refuses that"
         )
-
-
-def _with_steps(plan: ServingPlan) -> Iterator[PublishedModel]:
-    for model in (*plan.models, *plan.apart):
-        yield model
-        yield from model.steps
 
 
 def _find_in_model(

@@ -1,4 +1,4 @@
-"""ServingPlan -> ServingPlan that says which models a warm interpreter's children may run.
+"""Which models a warm interpreter's children may run.
 
 Those whose file is Merlin's workflow step, as merlin-systems 23.08 exports it, or a step of ours
 that runs Merlin's operators, or needs a library that takes long to import: no code of the archive's
@@ -10,22 +10,19 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from ensemble_tools.archive.executor_template import is_workflow_model
-from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import GRAPH_FILE, SourceModel
-from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+from ensemble_tools.serving.serving_plan import PublishedModel
 
 #: What lies beside a generated step that runs Merlin's graph.
 _GRAPH = f"1/{PurePosixPath(GRAPH_FILE).parts[0]}"
 
 
-def warm_plan(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
-    """The plan, with the places of these models' files. Blocking; raises as is_workflow_model."""
-    models = tuple(
-        replace(model, warm=_find_place(model, repository.models.get(model.source_name)))
-        for model in plan.models
-    )
-    return replace(plan, models=models)
+def find_warm_place(model: PublishedModel, source: SourceModel | None) -> PublishedModel:
+    """The model, with the place of its file if such a child may run it.
+
+    source: what the archive has of it.
+    """
+    return replace(model, warm=_find_place(model, source))
 
 
 def _find_place(model: PublishedModel, source: SourceModel | None) -> str:
@@ -35,5 +32,5 @@ def _find_place(model: PublishedModel, source: SourceModel | None) -> str:
         return ""
     place = f"{source.served_version}/{source.python_file}"
     if model.compiled is None:
-        return place if is_workflow_model(source.directory / place) else ""
+        return place if source.workflow.merlins_step else ""
     return place if model.compiled.program.kept else ""

@@ -5,39 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from ensemble_tools import (
-    ArchiveError,
-    Compile,
+    Choices,
     EnsembleToolsError,
-    Limits,
     ModelRepository,
     Namespace,
-    Predictor,
-    Rewrite,
     ServingPlan,
-    SettingNames,
     TableWriter,
-    answer_parts,
-    check_published,
-    check_unpickled,
-    compile_plan,
+    WorkflowsUnusable,
     count_requests_at_once,
-    join_plan,
     limit_requests_at_once,
     plan,
     publish,
     read_executor_graph,
     read_repository,
     retract,
-    warm_plan,
     write_tables,
 )
+from ensemble_tools.archive.executor_graph import ExecutorGraph
 from serve.deadline import Deadline
 from serve.errors import (
     CallerError,
@@ -66,27 +57,12 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class ArchiveTools:
-    """What is done with an archive and what is published of it; all of it blocks."""
-
-    read_repository: Callable[[Path, str | None], ModelRepository] = read_repository
-    plan: Callable[..., ServingPlan] = plan
-    publish: Callable[..., ServingPlan] = publish
-    retract: Callable[[ServingPlan, Path], None] = retract
-
-
-@dataclass(frozen=True)
 class LifecycleSettings:
     """Paths and limits of loading. Times in seconds; TimeLimits, where messages name settings.
 
-    strict: tritonserver runs without auto-completion of configs. rewrite: the forms that executor
-    models may take. nvtabular: tells the version that the models' Python has, empty for none.
-    compile: what becomes of workflows. pickles: whether anybody may unpickle. write_tables: how
-    a compiled one's tables are written. warm: whether there are warm interpreters. predictors:
-    what their children run for a backend. limits: what configs may ask for. gpus: how many the
-    machine has. root_setting: what sets the model root, as a message names it. names: what
-    messages about archives call the settings. thread_s: how long a thread whose load is given up
-    is waited for.
+    choices: how archives are served. write_tables: how a compiled workflow's tables are written.
+    gpus: how many the machine has. root_setting: what sets the model root, as a message names it.
+    thread_s: how long a thread whose load is given up is waited for.
     """
 
     model_root: Path
@@ -94,21 +70,24 @@ class LifecycleSettings:
     start_timeout_s: float
     load_timeout_s: float
     unload_timeout_s: float
-    strict: bool = True
-    rewrite: Rewrite = Rewrite.AUTO
-    nvtabular: Callable[[], str] = str
-    compile: Compile = Compile.OFF
-    pickles: bool = True
+    choices: Callable[[], Choices] = Choices
     write_tables: TableWriter = write_tables
-    warm: bool = False
-    predictors: Callable[[], Mapping[str, Predictor]] = dict
-    limits: Limits = field(default_factory=Limits)
     gpus: int = 0
     root_setting: str = ""
-    names: SettingNames = field(default_factory=SettingNames)
     thread_s: float = 5.0
     in_thread: InThread = run_in_daemon_thread
-    tools: ArchiveTools = field(default_factory=ArchiveTools)
+
+
+class _Archive(NamedTuple):
+    """What was read. identity: tells it from another archive."""
+
+    repository: ModelRepository
+    graph: ExecutorGraph | None
+    identity: str
+
+    def with_unusable(self, reasons: Mapping[str, str]) -> _Archive:
+        """What is known once these workflows have turned out unusable."""
+        return self._replace(repository=self.repository.with_unusable(reasons))
 
 
 class Lifecycle:
@@ -148,24 +127,24 @@ class Lifecycle:
         """
         record = LoadRecord(name, target)
         try:
-            plan = await self._load_unless_stopped(name, url, entry, record)
+            with self._until_stopped(), archive_errors(record):
+                plan = await self._load(name, url, entry, record)
         except BaseException as error:
             self._telemetry.loaded(record, error)
             raise
         self._telemetry.loaded(record)
         return plan
 
-    async def _load_unless_stopped(
-        self, name: str, url: str, entry: str | None, record: LoadRecord
-    ) -> ServingPlan:
+    @contextmanager
+    def _until_stopped(self) -> Iterator[None]:
+        """A load, which is given up when the container stops; its caller is told so."""
         if self._stopping:
             raise _stopping_now()
         task = asyncio.current_task()
         assert task is not None
         self._loads.add(task)
         try:
-            with archive_errors(f"the model {name} could not be loaded"):
-                return await self._load(name, url, entry, record)
+            yield
         except asyncio.CancelledError:
             if self._stopping:
                 raise _stopping_now() from None
@@ -176,58 +155,96 @@ class Lifecycle:
     async def _load(
         self, name: str, url: str, entry: str | None, record: LoadRecord
     ) -> ServingPlan:
+        """Read, decide, make room, publish, host, finish."""
         started = time.monotonic()
         namespace = _namespace(name)
-        settings = self._settings
         async with AsyncExitStack() as undo:
             model = self._registry.begin_load(name, url)
             undo.callback(self._registry.forget, model)
-
-            limit = Deadline(settings.load_timeout_s)
+            limit = Deadline(self._settings.load_timeout_s)
             before = f"unloading what the name {name} stood for before"
             await limit.bound(self._departures.until_gone(name), before)
-            reading = f"reading the archive of the model {name}"
+
             with record.stage("read"):
-                planning = settings.in_thread(lambda: self._plan(namespace, url, entry), "load")
-                serving_plan = await limit.bound(planning, reading)
-                identifying = settings.in_thread(lambda: archive_identity(url), "load")
-                archive = await limit.bound(identifying, reading)
-            with record.stage("room"):
-                admitting = self._find_room(serving_plan)
-                room = await limit.bound(admitting, f"finding room for the model {name}")
-            rooms = [room]
-            undo.push(lambda *raised: rooms[-1].failed(*raised))
-
-            undo.push_async_callback(self._retract, serving_plan)
-            with record.stage("publish"):
-                planned = serving_plan
-                serving_plan = await self._in_thread(self._publish, planned, record)
-            if serving_plan.compiled < planned.compiled:  # NVTabular takes more
-                rooms[-1].give_back()
-                with record.stage("room"):
-                    admitting = self._find_room(serving_plan)
-                    rooms.append(await limit.bound(admitting, f"finding room for the model {name}"))
-
+                archive = await self._read(name, url, entry, limit)
+            serving_plan, room = await self._decide_and_publish(
+                archive, namespace, limit, record, undo
+            )
             await self._until_live(limit)
             undo.push_async_callback(self._undo_load, serving_plan)
             with record.stage("tritonserver"):
-                stubs = await self._hosting.load(serving_plan, archive, limit)
-
-            facts = await self._in_thread(_read_configs, serving_plan, settings.gpus)
+                stubs = await self._hosting.load(serving_plan, archive.identity, limit)
+            facts = await self._in_thread(
+                "configs", _read_configs, serving_plan, self._settings.gpus
+            )
             self._telemetry.begin_model(record)
             self._registry.finish_load(
                 model,
-                serving_plan,
+                serving_plan.without_values(),
                 stubs,
                 facts.places,
-                archive,
+                archive.identity,
                 most_places=facts.most_places,
                 fails_in_part=facts.fails_in_part,
             )
             undo.pop_all()  # the load is complete: nothing is undone from here on
-            rooms[-1].taken()
+            room.taken()
         _log_event("model loaded", model, started, **_facts(serving_plan))
         return serving_plan
+
+    async def _read(self, name: str, url: str, entry: str | None, limit: Deadline) -> _Archive:
+        settings = self._settings
+
+        def read() -> _Archive:
+            directory = source_directory(url, settings.model_root, settings.root_setting)
+            repository = read_repository(directory, entry)
+            return _Archive(repository, read_executor_graph(repository), archive_identity(url))
+
+        reading = settings.in_thread(read, "read")
+        return await limit.bound(reading, f"reading the archive of the model {name}")
+
+    async def _decide_and_publish(
+        self,
+        archive: _Archive,
+        namespace: Namespace,
+        limit: Deadline,
+        record: LoadRecord,
+        undo: AsyncExitStack,
+    ) -> tuple[ServingPlan, Room]:
+        """The plan as it is published, and the room that is kept for it.
+
+        It is made once more where category files turn out to be unusable, and then asks for room
+        once more: NVTabular takes more than a program does.
+        """
+        while True:
+            with record.stage("read"):
+                made = await self._decide(archive, namespace, limit)
+            async with AsyncExitStack() as attempt:
+                with record.stage("room"):
+                    finding = self._find_room(made)
+                    room = await limit.bound(
+                        finding, f"finding room for the model {made.model_name}"
+                    )
+                attempt.push(room.failed)
+                attempt.push_async_callback(self._retract, made)
+                try:
+                    with record.stage("publish"):
+                        await self._in_thread("publish", self._publish, made, record)
+                except WorkflowsUnusable as error:
+                    archive = archive.with_unusable(error.reasons)
+                    continue
+                undo.push_async_exit(attempt.pop_all())
+                return made, room
+
+    async def _decide(
+        self, archive: _Archive, namespace: Namespace, limit: Deadline
+    ) -> ServingPlan:
+        deciding = self._settings.in_thread(
+            lambda: plan(archive.repository, archive.graph, namespace, self._settings.choices()),
+            "decide",
+        )
+        name = namespace.model_name
+        return await limit.bound(deciding, f"reading the archive of the model {name}")
 
     async def _find_room(self, serving_plan: ServingPlan) -> Room:
         """Room for it, if need be when tritonserver is done with models that have left."""
@@ -290,62 +307,22 @@ class Lifecycle:
 
     # -- what blocks, run in a thread
 
-    def _plan(self, namespace: Namespace, url: str, entry: str | None) -> ServingPlan:
-        settings = self._settings
-        directory = source_directory(url, settings.model_root, settings.root_setting)
-        with archive_errors("the archive could not be read"):
-            repository = settings.tools.read_repository(directory, entry)
-            graph = read_executor_graph(repository)
-            serving_plan = settings.tools.plan(
-                repository,
-                graph,
-                namespace,
-                strict=settings.strict,
-                rewrite=settings.rewrite,
-                nvtabular=settings.nvtabular(),
-                limits=settings.limits,
-                names=settings.names,
-                compiles=settings.compile is Compile.AUTO,
-            )
-            if settings.compile is Compile.AUTO:
-                serving_plan = compile_plan(serving_plan, repository)
-            if settings.warm:
-                serving_plan = warm_plan(serving_plan, repository)
-                if settings.strict and settings.rewrite is Rewrite.AUTO:
-                    serving_plan = join_plan(serving_plan, settings.predictors())
-            if not settings.pickles:
-                check_unpickled(serving_plan, repository, settings.names)
-            return answer_parts(serving_plan)
-
-    def _publish(self, serving_plan: ServingPlan, record: LoadRecord) -> ServingPlan:
-        settings = self._settings
-        with archive_errors(f"the model {serving_plan.model_name} could not be published"):
-            settings.tools.retract(
-                serving_plan, settings.serving_repository
-            )  # what a lack has left of another
-            write_tables = record.timed("tables", settings.write_tables)
-            published = settings.tools.publish(
-                serving_plan, settings.serving_repository, write_tables
-            )
-            if not settings.pickles:
-                try:
-                    check_published(serving_plan, published, settings.names)
-                except ArchiveError:
-                    settings.tools.retract(published, settings.serving_repository)
-                    raise
-            return published
+    def _publish(self, serving_plan: ServingPlan, record: LoadRecord) -> None:
+        repository = self._settings.serving_repository
+        retract(serving_plan, repository)  # what a lack has left of another
+        publish(serving_plan, repository, record.timed("tables", self._settings.write_tables))
 
     async def _retract(self, serving_plan: ServingPlan) -> None:
-        repository, retract = self._settings.serving_repository, self._settings.tools.retract
+        repository = self._settings.serving_repository
         try:
-            await self._in_thread(retract, serving_plan, repository)
+            await self._in_thread("retract", retract, serving_plan, repository)
         except NoThread:
             retract(serving_plan, repository)
 
     async def _in_thread(
-        self, blocking: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs
+        self, step: str, blocking: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs
     ) -> _T:
-        work = self._settings.in_thread(lambda: blocking(*arguments, **named), "load")
+        work = self._settings.in_thread(lambda: blocking(*arguments, **named), step)
         return await to_its_end(work, self._settings.thread_s)
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:

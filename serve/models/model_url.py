@@ -12,7 +12,6 @@ from pathlib import Path
 from ensemble_tools import EnsembleToolsError
 from ensemble_tools.archive.files import is_directory, read_bounded
 from serve.errors import BadRequest, shortened
-from serve.models.archive_errors import archive_errors
 
 
 def source_directory(url: str, root: Path, root_setting: str = "") -> Path:
@@ -37,9 +36,7 @@ def source_directory(url: str, root: Path, root_setting: str = "") -> Path:
             f"a directory under {root}"
             + (f" (set {root_setting} to change the root)" if root_setting else ""),
         )
-    with archive_errors(f"the directory {shortened(url)} could not be looked at"):
-        found = is_directory(directory)
-    if not found:
+    if not is_directory(directory):
         raise BadRequest(
             "the field `url`", f"{shortened(url)}, which is no directory", "an extracted archive"
         )

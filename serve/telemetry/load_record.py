@@ -26,20 +26,23 @@ class Stage:
 
 @dataclass
 class LoadRecord:
-    """Filled while a load goes its way. result: loaded, refused or failed."""
+    """Filled while a load goes its way. under_way: the stage that was begun last. result: loaded,
+    refused or failed.
+    """
 
     model_name: str
     target_model: str = ""
     began: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     stages: list[Stage] = field(default_factory=list)
+    under_way: str = ""
     result: str = ""
     sentence: str = ""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """The block is that stage, however it ends."""
-        began = time.monotonic()
+        began, self.under_way = time.monotonic(), name
         try:
             yield
         finally:

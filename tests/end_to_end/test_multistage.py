@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ensemble_tools import Form, Namespace, Rewrite, plan, read_executor_graph, read_repository
+from ensemble_tools.serving.plan import Choices
 from tests.support.container import ROOT, Container, running, until
 
 EXAMPLE = ROOT / "examples/multistage"
@@ -105,7 +106,7 @@ def test_the_executor_looks_elsewhere() -> None:
     """What a load that fails says, or verify: Merlin does not look into the archive."""
     repository = read_repository(EXAMPLE / "repository")
     graph = read_executor_graph(repository)
-    made = plan(repository, graph, Namespace("m"), rewrite=Rewrite.EXECUTOR)
+    made = plan(repository, graph, Namespace("m"), Choices(rewrite=Rewrite.EXECUTOR))
     assert made.doubts == (
         f"QueryFeast: Merlin's executor reads the feature repository {IN_PLACE} and no other; "
         "copy it there",

@@ -17,7 +17,7 @@ from ensemble_tools.errors import (
     GraphNotServable,
 )
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Form, Rewrite, plan
+from ensemble_tools.serving.plan import Choices, Form, Rewrite, plan
 from tests.golden.archives import PREDICTOR, Graph, Step, column
 from tests.golden.cases import CLICK, USER, Case, keeps_names, predictor, workflow
 
@@ -103,7 +103,12 @@ def test_unseen_operator_where_no_step_does(tmp_path: Path) -> None:
     assert made.form is Form.EXECUTOR
     assert made.reasons[0].startswith("Novel, column 'user': this inline operator may call")
     with pytest.raises(GraphNotExpressible, match=r"Novel, column 'user': .*; "):
-        plan(read_repository(tmp_path), case.graph, Namespace("model"), rewrite=Rewrite.ENSEMBLE)
+        plan(
+            read_repository(tmp_path),
+            case.graph,
+            Namespace("model"),
+            Choices(rewrite=Rewrite.ENSEMBLE),
+        )
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "decimal128", "", "x\n" * 400])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from container.limits import SETTING_NAMES
 from ensemble_tools import (
+    Choices,
     Compile,
     ModelRepository,
     Namespace,
@@ -23,7 +24,7 @@ from ensemble_tools import (
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.serving.lent_readers import lend_readers
-from ensemble_tools.serving.opened_archive import open_repository, try_compilation
+from ensemble_tools.serving.opened_archive import open_repository, plan_and_try
 from verification.comparing.comparison import Names
 from verification.comparing.distribution import RANDOM_OPERATORS
 
@@ -110,7 +111,8 @@ def read_forms(
         return None
     compiled, reasons = None, []
     if is_compiled:
-        compiled_plan = try_compilation(_plan(repository, graph, COMPILED, rewrite), repository)
+        choices = Choices(rewrite=rewrite, compile=Compile.AUTO, names=SETTING_NAMES)
+        compiled_plan = plan_and_try(repository, graph, Namespace(COMPILED), choices)
         compiled = compiled_plan if compiled_plan.compiled else None
         reasons = [
             (model.source_name, model.not_compiled)
@@ -133,7 +135,8 @@ def read_forms(
 def _plan(
     repository: ModelRepository, graph: ExecutorGraph | None, name: str, rewrite: Rewrite
 ) -> ServingPlan:
-    return plan(repository, graph, Namespace(name), rewrite=rewrite, names=SETTING_NAMES)
+    choices = Choices(rewrite=rewrite, names=SETTING_NAMES)
+    return plan(repository, graph, Namespace(name), choices)
 
 
 def _lend(reference: ServingPlan, compiled: ServingPlan | None) -> ServingPlan:

@@ -6,7 +6,7 @@ import re
 import time
 
 from container.workflows.table_process import TableProcesses
-from ensemble_tools import ServingPlan, publish
+from ensemble_tools import ServingPlan, WorkflowsUnusable, publish
 from serve.deadline import Deadline
 from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
 from serve.limit import TimeLimit
@@ -48,9 +48,12 @@ async def load(server: Server, plan: ServingPlan, timeout_s: float, signals: Sig
     Raises FormUnusable with Triton's reason, TritonLost.
     """
     started = time.perf_counter()
-    with signals.blocking():
-        published = publish(plan, server.serving, TableProcesses().write)
-    _check_compiled(plan, published)
+    try:
+        with signals.blocking():
+            publish(plan, server.serving, TableProcesses().write)
+    except WorkflowsUnusable as error:  # not NVTabular in its place is to be compared
+        name, reason = next(iter(error.reasons.items()))
+        raise FormUnusable(f"{name}, compiled,", reason) from error
     try:
         await server.client.control.load(plan, Deadline(TimeLimit(timeout_s, "SERVE_LOAD_TIMEOUT")))
     except TritonUnavailable as error:
@@ -69,13 +72,6 @@ def name_another_python(reason: str) -> str:
     No environment of ours has a module of the archive's own.
     """
     return _INSTALLED_THERE.sub(lambda it: f"{_ANOTHER_PYTHON}{it['own'] or _OURS}", reason)
-
-
-def _check_compiled(expected: ServingPlan, published: ServingPlan) -> None:
-    """What is compiled is what is to be compared, not NVTabular in its place."""
-    for before, after in zip(expected.models, published.models, strict=True):
-        if before.compiled is not None and after.compiled is None:
-            raise FormUnusable(f"{after.source_name}, compiled,", after.not_compiled)
 
 
 async def ask(server: Server, plan: ServingPlan, request: Request, model: str = "") -> Reply:

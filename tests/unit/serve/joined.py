@@ -17,7 +17,7 @@ from tritonclient.grpc import aio as triton_grpc
 
 from container.tritonserver.command import TritonCommand
 from container.tritonserver.process import TritonProcess
-from ensemble_tools import Limits, ServingPlan
+from ensemble_tools import Choices, Limits, ServingPlan
 from serve.invoke.bodies import Bodies
 from serve.invoke.failures import Failures
 from serve.invoke.invocation import Invocation
@@ -32,7 +32,7 @@ from serve.models.revival import Revival
 from serve.models.waiting_room import WaitingRooms
 from serve.resources.footprints import Footprints, StubSettings
 from serve.resources.ledger import Ledger
-from serve.threads import NoThread, run_in_daemon_thread
+from serve.threads import InThread, NoThread, run_in_daemon_thread
 from serve.triton.client import TritonClient
 from serve.triton.connection import Answer, AnswerStream
 from serve.triton.control import ModelControl
@@ -61,7 +61,19 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
 ensemble_scheduling { step { model_name: "step" model_version: -1
   input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } }
 """
+#: As the container chooses.
+CHOICES = Choices(answers_parts=True, limits=Limits(instances=20))
 DEAD = {"status": 500, "message": "Stub process 'm_0_0' is not healthy."}
+
+
+def stepping(**instead: Callable[[Callable[[], Any]], Any]) -> InThread:
+    """Threads in whose steps a test takes part: `instead` is given a step's work, by its name."""
+
+    async def in_thread(work: Callable[[], T], name: str) -> T:
+        step = functools.partial(instead[name], work) if name in instead else work
+        return await run_in_daemon_thread(step, name)
+
+    return in_thread
 
 
 class HookedControl(ModelControl):
@@ -300,7 +312,7 @@ async def joined(
             "start_timeout_s": start_timeout_s,
             "load_timeout_s": load_limit,
             "unload_timeout_s": unload_timeout_s,
-            "limits": Limits(instances=20),
+            "choices": lambda: CHOICES,
             **(lifecycle or {}),
         }
     )

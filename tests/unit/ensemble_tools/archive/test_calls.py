@@ -18,10 +18,10 @@ from ensemble_tools.archive.python_files import (
 )
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.errors import EnsembleInvalid, RepositoryUnusable
-from ensemble_tools.serving.children import find_called_by_name, find_reachable
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import plan
 from ensemble_tools.serving.publish import publish
+from ensemble_tools.serving.selection import find_called_by_name, gather_steps
 
 TENSORS = (
     'input { name: "i" data_type: TYPE_FP32 dims: 1 } '
@@ -258,7 +258,7 @@ def test_long_strings_are_no_names(tmp_path: Path) -> None:
 def order(root: Path, entry: str | None = None) -> tuple[list[str], list[str]]:
     """The names of the models of a plan, and those that are called, in their order."""
     repository = read_repository(root, entry)
-    models = find_reachable(repository)
+    models = gather_steps([repository.entry], repository.models, repository.calls)
     called = find_called_by_name(models, repository.calls)
     return [model.name for model in models], list(called)
 

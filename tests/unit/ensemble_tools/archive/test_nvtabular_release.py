@@ -24,7 +24,7 @@ from ensemble_tools.errors import PayloadBroken, ReleaseUnfit
 from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import Archive, read_archive
-from ensemble_tools.serving.plan import plan
+from ensemble_tools.serving.plan import Choices, plan
 from ensemble_tools.workflows.operators import OPERATORS
 
 ROOT = Path(__file__).parents[4]
@@ -188,7 +188,12 @@ def test_an_old_workflow_without_a_label_is_refused_by_what_it_holds(tmp_path: P
     put_label(export, "0+unknown")
     repository = read_repository(export)
     with pytest.raises(ReleaseUnfit) as error:
-        plan(repository, read_executor_graph(repository), Namespace("model"), nvtabular="23.8.0")
+        plan(
+            repository,
+            read_executor_graph(repository),
+            Namespace("model"),
+            Choices(nvtabular="23.8.0"),
+        )
     assert (
         "its workflow was written by an nvtabular from before 23.06 (its nodes are NVTabular's own,"
         " as they were before 23.06), and the models' Python has 23.8.0" in str(error.value)

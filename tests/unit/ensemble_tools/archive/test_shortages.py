@@ -14,9 +14,10 @@ from typing import BinaryIO
 import pytest
 
 from ensemble_tools import (
+    Choices,
+    Compile,
     Namespace,
     ServingPlan,
-    compile_plan,
     plan,
     publish,
     read_executor_graph,
@@ -25,6 +26,7 @@ from ensemble_tools import (
 from ensemble_tools.errors import ResourceLacking
 from serve.errors import ResourceExhausted, ServeError, SourceUnreadable
 from serve.models.archive_errors import archive_errors
+from serve.telemetry.load_record import LoadRecord
 
 ROOT = Path(__file__).parents[4]
 EXPORT = ROOT / "examples/merlin/dense/repository"
@@ -64,8 +66,9 @@ def loaded(serving: Path) -> ServingPlan:
     """All that a load reads before tritonserver does."""
     repository = read_repository(EXPORT)
     graph = read_executor_graph(repository)
-    serving_plan = plan(repository, graph, Namespace("m"))
-    return publish(compile_plan(serving_plan, repository), serving)
+    made = plan(repository, graph, Namespace("m"), Choices(compile=Compile.AUTO))
+    publish(made, serving)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,7 @@ def test_each_read_in_turn(
         serving = tmp_path / str(place)
         serving.mkdir()
         opened.number, opened.count = place, 0
-        with pytest.raises(error, match=str(EXPORT)), archive_errors("it failed"):
+        with pytest.raises(error, match=str(EXPORT)), archive_errors(LoadRecord("m")):
             loaded(serving)
         assert list(serving.iterdir()) == []
 
@@ -124,5 +127,5 @@ def test_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert total >= 3  # the executor's graph, and what its workflow is read for
     while failing_read < total:
         failing_read, reads = failing_read + 1, 0
-        with pytest.raises(ResourceExhausted, match="no memory"), archive_errors("it failed"):
+        with pytest.raises(ResourceExhausted, match="no memory"), archive_errors(LoadRecord("m")):
             loaded(tmp_path)

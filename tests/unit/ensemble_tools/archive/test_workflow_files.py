@@ -22,7 +22,7 @@ from ensemble_tools.archive.workflow_files import (
 )
 from ensemble_tools.errors import PayloadBroken, PayloadMissing, ReleaseUnfit
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan
 
 EXPORT = Path(__file__).parents[4] / "examples/merlin/dense/repository"
 WORKFLOW = "0_transformworkflowtriton/1/workflow"
@@ -38,7 +38,9 @@ def export(tmp_path: Path) -> Path:
 def planned(root: Path, nvtabular: str = "23.8.0", rewrite: Rewrite = Rewrite.AUTO) -> ServingPlan:
     repository = read_repository(root)
     graph = read_executor_graph(repository)
-    return plan(repository, graph, Namespace("model"), rewrite=rewrite, nvtabular=nvtabular)
+    return plan(
+        repository, graph, Namespace("model"), Choices(rewrite=rewrite, nvtabular=nvtabular)
+    )
 
 
 def categorify(categories: Any, out_path: Any = "/exported") -> bytes:
@@ -311,7 +313,8 @@ def test_pickle_that_takes_too_much_to_look_at(export: Path) -> None:
     program = (export / WORKFLOW).parent / "model.py"
     pickled = export / WORKFLOW / "workflow.pkl"
     pickled.write_bytes(b"\x80\x04" + b"N0" * (MAX_OPCODES // 2) + b"N.")
-    assert read_workflow_files(export / WORKFLOW, program) == WorkflowFiles("23.08.00")
+    expected = WorkflowFiles("23.08.00", merlins_step=True)
+    assert read_workflow_files(export / WORKFLOW, program) == expected
 
 
 def test_metadata_gone_from_another_program(export: Path) -> None:

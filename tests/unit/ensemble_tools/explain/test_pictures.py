@@ -25,7 +25,7 @@ from ensemble_tools.explain.picture import Edge, Node, Picture, Side, Workflow
 from ensemble_tools.explain.picture_of import picture_of
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import Archive
-from ensemble_tools.serving.plan import Rewrite, plan
+from ensemble_tools.serving.plan import Choices, Rewrite, plan
 from tests.golden.archives import PREDICTOR, Graph, Step, column, write_executor
 from tests.golden.cases import CASES, Case, nested_subgraph, predictor, workflow
 from tests.support.examples import examples
@@ -106,7 +106,7 @@ def test_who_calls_the_forest(rewrite: Rewrite) -> None:
     """A forest is a box that the generated step, or the executor, calls; its answer is read."""
     repository = read_repository(FOREST)
     graph = read_executor_graph(repository)
-    serving_plan = plan(repository, graph, Namespace("model"), rewrite=rewrite)
+    serving_plan = plan(repository, graph, Namespace("model"), Choices(rewrite=rewrite))
     found = picture_of(Archive(repository, graph, plan=serving_plan), "model")
     assert found.triton is not None
     titles = {node.id: node.title for node in found.triton.nodes}

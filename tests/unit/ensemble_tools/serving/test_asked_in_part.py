@@ -8,7 +8,8 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools import Form, ServingPlan, answer_parts
+from ensemble_tools import Form, ServingPlan
+from ensemble_tools.serving.asked_in_part import answer_parts
 from ensemble_tools.serving.namespace import NAME_MAX
 from ensemble_tools.serving.plan import PublishedModel
 
@@ -39,7 +40,7 @@ def _outer(inner: str, *outputs: str) -> str:
 def _planned(configs: dict[str, str], called: tuple[str, ...] = ()) -> ServingPlan:
     links = (("1", Path("/a/1")), ("2", Path("/a/2")), ("labels", Path("/a/labels")))
     models = tuple(PublishedModel(name, name, text, links) for name, text in configs.items())
-    return ServingPlan("m", Form.AS_DELIVERED, models[-1].triton_name, models, called, apart=models)
+    return ServingPlan("m", Form.AS_DELIVERED, models[-1].triton_name, models, called)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def _planned(configs: dict[str, str], called: tuple[str, ...] = ()) -> ServingPl
 )
 def test_none_to_split(plan: ServingPlan) -> None:
     """The entry model, one that is asked for all it has, and what can be given no longer name."""
-    assert answer_parts(plan) == plan
+    assert answer_parts(plan.models, plan.entry, plan.called) == plan.models
 
 
 @pytest.mark.parametrize("called", [("inner",), ()])
@@ -62,11 +63,11 @@ def test_an_ensemble_of_one_step_takes_the_name(called: tuple[str, ...]) -> None
     """In the order of loads; a name that the archive has is not taken."""
     outer = _outer("inner", *(("LAST", "MIDDLE") if called else ("MIDDLE",)))
     configs = {"inner.whole": 'backend: "python"', "inner": f'name: "inner"\n{_INNER}', "m": outer}
-    plan = answer_parts(_planned(configs, called))
-    assert plan.models == plan.apart
+    plan = _planned(configs, called)
+    models = answer_parts(plan.models, plan.entry, called)
     names = ["inner.whole", "inner.whole_", "inner", "m"]
-    assert [it.triton_name for it in plan.models] == names
-    whole, front = plan.models[1:3]
+    assert [it.triton_name for it in models] == names
+    whole, front = models[1:3]
     assert whole.config_text == f'name: "inner.whole_"\n{_INNER}'
     assert whole.source_name == front.source_name == "inner"
     assert (front.links, front.empty_versions) == ((), (1, 2))

@@ -23,7 +23,7 @@ from ensemble_tools.errors import (
 from ensemble_tools.packing.layout import find_packed_tree
 from ensemble_tools.serving.demand import measure_demand
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, ServingPlan, plan
 from ensemble_tools.serving.publish import publish
 from ensemble_tools.serving.setting_names import SettingNames
 from tests.support.bare_models import field, onnx_graph, onnx_model, saved_model, varint
@@ -41,7 +41,7 @@ SAVED = saved_model([("x", 1, (-1, 4))], [("y", 1, (-1, 2))])
 
 def planned(root: Path, *, strict: bool = True) -> ServingPlan:
     names = SettingNames(auto_complete="SERVE_AUTO_COMPLETE")
-    return plan(read_repository(root), None, Namespace("m"), strict=strict, names=names)
+    return plan(read_repository(root), None, Namespace("m"), Choices(strict=strict, names=names))
 
 
 def served_config(root: Path) -> pb.ModelConfig:
@@ -147,7 +147,8 @@ def test_onnx_under_another_name(tmp_path: Path) -> None:
     assert served_config(tmp_path).default_model_filename == "resnet.onnx"
     made = planned(tmp_path)
     (tmp_path / "serving").mkdir()
-    version = tmp_path / "serving" / publish(made, tmp_path / "serving").entry / "1"
+    publish(made, tmp_path / "serving")
+    version = tmp_path / "serving" / made.entry / "1"
     assert (version / "resnet.onnx").read_bytes() == ONNX
     assert (version / "resnet.onnx.data").read_bytes() == b"weights"
     assert not (version / "config.pbtxt").exists()
@@ -162,7 +163,8 @@ def test_saved_model(place: str, tmp_path: Path) -> None:
     assert (config.backend, config.platform) == ("tensorflow", "tensorflow_savedmodel")
     assert tensors(config) == [("x", "TYPE_FP32", [-1, 4]), ("y", "TYPE_FP32", [-1, 2])]
     (tmp_path / "serving").mkdir()
-    published = publish(planned(tmp_path / "archive"), tmp_path / "serving")
+    published = planned(tmp_path / "archive")
+    publish(published, tmp_path / "serving")
     inside = tmp_path / "serving" / published.entry / "1/model.savedmodel"
     assert (inside / "saved_model.pb").read_bytes() == SAVED
     assert (inside / "variables/variables.index").read_bytes() == b"index"

@@ -13,10 +13,10 @@ from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.inert_pickle import MAX_OPCODES
 from ensemble_tools.archive.model_config import parse_leniently, print_model_config
 from ensemble_tools.archive.repository import ModelRepository, read_repository
-from ensemble_tools.errors import EntryRefused, PayloadBroken, PayloadMissing
-from ensemble_tools.serving.compilation import compile_plan
+from ensemble_tools.errors import EntryRefused, PayloadBroken, PayloadMissing, WorkflowsUnusable
+from ensemble_tools.serving.compilation import Compile, compile_model
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Form, PublishedModel, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, PublishedModel, ServingPlan, plan
 from ensemble_tools.serving.publish import publish
 from tests.support.category_files import with_a_category_twice
 
@@ -32,8 +32,16 @@ def repository(tmp_path: Path) -> Path:
 
 def planned(repository: Path) -> tuple[ServingPlan, ModelRepository]:
     read = read_repository(repository)
-    served = plan(read, read_executor_graph(read), Namespace("hash"), strict=True)
-    return compile_plan(served, read), read
+    graph, choices = read_executor_graph(read), Choices(compile=Compile.AUTO)
+    return plan(read, graph, Namespace("hash"), choices), read
+
+
+def unusable(made: ServingPlan, serving: Path) -> str:
+    """Why its workflow cannot be published as a program; nothing is left of the attempt."""
+    with pytest.raises(WorkflowsUnusable) as error:
+        publish(made, serving)
+    assert not [*serving.iterdir()]
+    return error.value.reasons[STEP]
 
 
 def step_of(made: ServingPlan) -> PublishedModel:
@@ -117,9 +125,8 @@ def test_other_models_stay_as_they_are(repository: Path, change: str, reason: st
     """Served as delivered, and the plan says why."""
     change_config(repository, change)
     change_files(repository, change)
-    read = read_repository(repository)
-    model = PublishedModel("hash", STEP, None)
-    made = step_of(compile_plan(ServingPlan("name", Form.AS_DELIVERED, STEP, (model,)), read))
+    source = read_repository(repository).models[STEP]
+    made = compile_model(PublishedModel("hash", STEP, None), source)
     assert made.compiled is None
     assert reason in made.not_compiled
 
@@ -131,7 +138,8 @@ def test_published(repository: Path, tmp_path: Path) -> None:
     """The program, its tables and the runtime; the workflow itself is a link."""
     serving = tmp_path / "serving"
     serving.mkdir()
-    made = publish(planned(repository)[0], serving)
+    made = planned(repository)[0]
+    publish(made, serving)
     directory = serving / step_of(made).triton_name / "1"
     assert (directory / "tables/program.json").is_file()
     assert (directory / "compiled_workflow/program.py").is_file()
@@ -163,26 +171,38 @@ def test_a_category_file_that_nvtabular_fails_on(
 
 @pytest.mark.parametrize("fault", ["gone since it was planned", "twice"])
 def test_a_broken_category_file(repository: Path, tmp_path: Path, fault: str) -> None:
-    """Published as delivered, with the reason; nothing of the attempt is left."""
+    """Planned and published as delivered then, with the reason."""
     files = repository / STEP / "1/workflow/categories"
     path = files / "unique.item_id.parquet"
     if fault == "twice":
         with_a_category_twice(path)
-    made = planned(repository)[0]
+    made, read = planned(repository)
     if fault == "gone since it was planned":
         path.unlink()
     serving = tmp_path / "serving"
     serving.mkdir()
-    made = publish(made, serving)
+    reason = unusable(made, serving)
+    choices = Choices(compile=Compile.AUTO)
+    read = read.with_unusable({STEP: reason})
+    made = plan(read, read_executor_graph(read), Namespace("hash"), choices)
+    publish(made, serving)
     model = step_of(made)
-    assert model.compiled is None
+    assert (model.compiled, model.not_compiled) == (None, reason)
     assert "unique.item_id.parquet" in model.not_compiled
-    version = serving / model.triton_name / "1"
-    assert (serving / model.triton_name / "config.pbtxt").read_text() == model.config_text
-    delivered = {path.name for path in (repository / STEP / "1").iterdir()}
-    assert {path.name for path in version.iterdir()} == delivered
-    assert (version / "model.py").resolve() == repository / STEP / "1/model.py"
-    assert {path.name for path in serving.iterdir()} == {model.triton_name for model in made.models}
+    delivered = tmp_path / "delivered"
+    delivered.mkdir()
+    publish(plan(read, read_executor_graph(read), Namespace("hash")), delivered)
+    assert listed(serving) == listed(delivered)
+
+
+def listed(serving: Path) -> dict[str, str]:
+    """What is published: the places of its files, and their texts; those of links are none."""
+    files = (it for it in serving.rglob("*") if ".archive" not in str(it) and not it.is_dir())
+    return {
+        str(it.relative_to(serving)): "" if it.is_symlink() else it.read_text()
+        for it in files
+        if not it.relative_to(serving).parts[0].startswith("archive-")
+    }
 
 
 @pytest.mark.parametrize(
@@ -208,7 +228,9 @@ def test_a_compiled_workflow_is_on_the_cpu(
     config.write_text(print_model_config(message))
     serving = tmp_path / "serving"
     serving.mkdir()
-    model = step_of(publish(planned(repository)[0], serving))
+    made = planned(repository)[0]
+    publish(made, serving)
+    model = step_of(made)
     assert model.compiled is not None
     found = parse_leniently((serving / model.triton_name / "config.pbtxt").read_text())
     del message.instance_group[:]
@@ -222,9 +244,7 @@ def test_a_name_that_is_taken(repository: Path, tmp_path: Path) -> None:
     (repository / STEP / "1/tables").mkdir()
     serving = tmp_path / "serving"
     serving.mkdir()
-    model = step_of(publish(planned(repository)[0], serving))
-    assert model.compiled is None
-    assert "tables/" in model.not_compiled
+    assert "tables/" in unusable(planned(repository)[0], serving)
 
 
 NO_PICKLE = Path(__file__).parents[3] / "golden/graph_json"
@@ -240,7 +260,7 @@ def test_a_workflow_without_a_pickle(name: str, tmp_path: Path) -> None:
     assert step_of(made).no_pickle == "1/workflow"
     assert step_of(made).compiled is not None
     (tmp_path / "serving").mkdir()
-    assert step_of(publish(made, tmp_path / "serving")).compiled is not None
+    publish(made, tmp_path / "serving")
 
 
 def test_two_workflows_in_one_directory(tmp_path: Path) -> None:

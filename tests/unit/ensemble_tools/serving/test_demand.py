@@ -20,8 +20,8 @@ from ensemble_tools import (
     read_executor_graph,
     read_repository,
 )
-from ensemble_tools.serving.compilation import compile_plan
-from ensemble_tools.serving.plan import Compiled, Form, PublishedModel, ServingPlan
+from ensemble_tools.serving.compilation import Compile
+from ensemble_tools.serving.plan import Choices, Compiled, Form, PublishedModel, ServingPlan
 from ensemble_tools.workflows.program import Program, Table, Values
 from tests.support.category_files import parquet
 
@@ -47,8 +47,7 @@ def load_plan(directory: Path, name: str = "m") -> ServingPlan:
     """The plan of a load."""
     repository = read_repository(directory)
     graph = read_executor_graph(repository)
-    made = plan(repository, graph, Namespace(name), strict=True)
-    return compile_plan(made, repository)
+    return plan(repository, graph, Namespace(name), Choices(compile=Compile.AUTO))
 
 
 @pytest.mark.parametrize(
@@ -130,8 +129,9 @@ def test_a_merlin_export_on_a_machine_with_gpus() -> None:
     """Its configs name no kind. The workflow is a program of numpy, and stays on the CPU; where it
     is NVTabular itself, each GPU has one, as it has the predictor."""
     repository = read_repository(DENSE)
-    delivered = plan(repository, read_executor_graph(repository), Namespace("m"), strict=True)
-    for made, workflow in ((compile_plan(delivered, repository), {}), (delivered, {0: 1, 1: 1})):
+    graph = read_executor_graph(repository)
+    for compiles, workflow in ((Compile.AUTO, {}), (Compile.OFF, {0: 1, 1: 1})):
+        made = plan(repository, graph, Namespace("m"), Choices(compile=compiles))
         found = {model.kind: model.on_gpus for model in measure_demand(made, gpus=2).models}
         assert [*found.values()] == [workflow, {0: 1, 1: 1}, {}]
 
@@ -192,7 +192,7 @@ def test_a_merlin_export() -> None:
 def test_it_costs_a_load_little() -> None:
     """A millisecond or two for an export, on an idle machine."""
     repository = read_repository(ROOT / "examples/merlin/dense/repository")
-    made = plan(repository, read_executor_graph(repository), Namespace("m"), strict=True)
+    made = plan(repository, read_executor_graph(repository), Namespace("m"), Choices(strict=True))
     took = []
     for _ in range(10):
         started = time.process_time()

@@ -16,11 +16,12 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.repository import read_repository
-from ensemble_tools.serving.compilation import compile_plan
+from ensemble_tools.errors import WorkflowsUnusable
+from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.demand import IN_PANDAS, measure_demand
-from ensemble_tools.serving.joining import Predictor, join_plan
+from ensemble_tools.serving.joining import Predictor, join_steps
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import PublishedModel, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, PublishedModel, ServingPlan, plan
 from ensemble_tools.serving.publish import publish, retract
 from ensemble_tools.workflows.program import Kept
 from tests.support.category_files import with_a_category_twice
@@ -33,8 +34,14 @@ TRANSFORM, PREDICT = "hash.0_transformworkflowtriton", "hash.1_predictpytorchtri
 
 def planned(repository: Path) -> ServingPlan:
     read = read_repository(repository)
-    served = plan(read, read_executor_graph(read), Namespace("hash"), strict=True)
-    return compile_plan(served, read)
+    graph = read_executor_graph(read)
+    return plan(read, graph, Namespace("hash"), Choices(compile=Compile.AUTO))
+
+
+def join_plan(made: ServingPlan, predictors: Mapping[str, Predictor]) -> ServingPlan:
+    """The same plan, joined."""
+    models, not_joined = join_steps(made.models, made.called, predictors)
+    return replace(made, models=models, not_joined=not_joined)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +67,6 @@ def test_the_steps_of_an_export_are_joined(dense: ServingPlan) -> None:
     (model,) = joined.models
     assert model.triton_name == joined.entry == "hash"
     assert [step.triton_name for step in model.steps] == [TRANSFORM, PREDICT]
-    assert joined.apart == dense.models
     assert (joined.compiled, joined.not_compiled, joined.not_joined) == (1, (), ())
     assert not model.finalizes
     assert {*joined.source_names} == {*dense.source_names}  # messages name steps
@@ -458,7 +464,8 @@ def test_functions_that_stay_in_a_process_of_their_own(
 
 def test_one_directory_is_published(dense: ServingPlan, tmp_path: Path) -> None:
     """The steps' own lie in it, as tritonserver would have them."""
-    made = publish(join_plan(dense, PREDICTORS), tmp_path)
+    made = join_plan(dense, PREDICTORS)
+    publish(made, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["hash"]
     steps = tmp_path / "hash/1/steps"
     assert (steps / PREDICT / "1/model.pt").resolve().is_file()
@@ -468,9 +475,7 @@ def test_one_directory_is_published(dense: ServingPlan, tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_workflow_that_is_not_compiled_takes_the_steps_apart(
-    dense: ServingPlan, tmp_path: Path
-) -> None:
+def test_a_workflow_that_is_not_compiled_takes_the_steps_apart(tmp_path: Path) -> None:
     """NVTabular serves it, which no other library's child has."""
     archive = tmp_path / "archive"
     shutil.copytree(MERLIN / "dense/repository", archive)
@@ -478,14 +483,23 @@ def test_a_workflow_that_is_not_compiled_takes_the_steps_apart(
     with_a_category_twice(categories / "unique.item_id.parquet")
     serving = tmp_path / "serving"
     serving.mkdir()
-    joined = join_plan(planned(archive), PREDICTORS)
+    read = read_repository(archive)
+    graph, choices = read_executor_graph(read), Choices(compile=Compile.AUTO)
+    joining = replace(choices, warm=True, predictors=PREDICTORS)
+    joined = plan(read, graph, Namespace("hash"), joining)
     assert len(joined.models) == 1
-    made = publish(joined, serving)
+    with pytest.raises(WorkflowsUnusable) as unusable:
+        publish(joined, serving)
+    assert not [*serving.iterdir()]
+    read = read.with_unusable(unusable.value.reasons)
+    made = plan(read, graph, Namespace("hash"), joining)
     assert [*made.triton_names] == [TRANSFORM, PREDICT, "hash"]
-    assert (made.compiled, len(made.not_compiled), made.apart) == (0, 1, ())
-    assert made.not_joined == ("the step 0_transformworkflowtriton is NVTabular itself",)
+    assert (made.compiled, len(made.not_compiled)) == (0, 1)
+    why = "the step 0_transformworkflowtriton is NVTabular itself"
+    assert made.not_joined == (f"executor_model: {why}",)
+    publish(made, serving)
     assert {path.name for path in serving.iterdir()} == {*made.triton_names}
-    retract(joined, serving)  # as a load does that fails afterwards
+    retract(made, serving)  # as a load does that fails afterwards
     assert not [*serving.iterdir()]
 
 

@@ -34,7 +34,7 @@ from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.layout import write_layout
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import read_archive
-from ensemble_tools.serving.plan import Form, PublishedModel, Rewrite, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, Form, PublishedModel, Rewrite, ServingPlan, plan
 from ensemble_tools.serving.publish import MAX_DEPTH, publish, retract
 from ensemble_tools.serving.servability import check_ensemble
 from ensemble_tools.serving.setting_names import SettingNames
@@ -80,7 +80,7 @@ NAMES = SettingNames("SERVE_REWRITE", "SERVE_AUTO_COMPLETE")
 
 def planned(root: Path, *, strict: bool = True, entry: str | None = None) -> ServingPlan:
     repository = read_repository(root, entry)
-    return plan(repository, None, Namespace("hash"), strict=strict, names=NAMES)
+    return plan(repository, None, Namespace("hash"), Choices(strict=strict, names=NAMES))
 
 
 def config(model: PublishedModel) -> pb.ModelConfig:
@@ -289,7 +289,7 @@ def test_remedy_of_an_ensemble(strict: bool, tmp_path: Path) -> None:
     config_path.write_text(re.sub("data_type: .*", "", config_path.read_text()))
     repository = read_repository(root)
     with pytest.raises(ConfigIncomplete, match="; export the model again, or declare it"):
-        plan(repository, read_executor_graph(repository), Namespace("m"), strict=strict)
+        plan(repository, read_executor_graph(repository), Namespace("m"), Choices(strict=strict))
 
 
 def test_long_chain_of_ensembles(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_changed_executor(change: str, tmp_path: Path) -> None:
     assert "model.py is not the one that merlin-systems exports" in made.reasons[0]
     assert made.called == ("h.0_transformworkflowtriton", "h.1_predictpytorchtriton")
     with pytest.raises(GraphNotExpressible, match=r"model\.py is not the one that merlin-systems"):
-        plan(repository, graph, Namespace("h"), rewrite=Rewrite.ENSEMBLE)
+        plan(repository, graph, Namespace("h"), Choices(rewrite=Rewrite.ENSEMBLE))
 
 
 def test_same_executor(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
@@ -9,7 +11,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools import Form, ServingPlan, count_requests_at_once
 from ensemble_tools.archive.model_config import drop_queue_bound, find_queue_bound
 from ensemble_tools.serving.plan import PublishedModel
-from ensemble_tools.serving.queues import open_queues
+from ensemble_tools.serving.queues import describe_queue, open_queues
 from ensemble_tools.serving.serving_plan import QueueBound
 
 ENSEMBLE = 'platform: "ensemble" ensemble_scheduling { %s }'
@@ -22,6 +24,11 @@ def planned(**configs: str) -> ServingPlan:
     names = {name: "m" if name == "m" else f"m.{name}" for name in configs}
     models = (PublishedModel(names[name], name, text) for name, text in configs.items())
     return ServingPlan("m", Form.AS_DELIVERED, "m", tuple(models))
+
+
+def with_open_queues(plan: ServingPlan) -> ServingPlan:
+    models, queue = open_queues(plan.models)
+    return replace(plan, models=models, queue=queue)
 
 
 @pytest.mark.parametrize(
@@ -61,22 +68,23 @@ def test_steps() -> None:
     inner = ENSEMBLE % (STEP % "a")
     outer = ENSEMBLE % (STEP % "i" + STEP % "b")
     plan = planned(a=BOUND % 5, b=BOUND % 3, called=BOUND % 2, i=inner, m=outer)
-    opened = open_queues(plan)
+    opened = with_open_queues(plan)
     texts = {model.source_name: model.config_text or "" for model in opened.models}
     assert opened.queue == QueueBound(3, "b")
     assert "max_queue_size: 0" in texts["a"]
     assert "max_queue_size: 0" in texts["b"]
     assert texts["called"] == BOUND % 2
-    assert "b lets 3 requests wait (max_queue_size)" in opened.notes[-1]
+    assert "b lets 3 requests wait (max_queue_size)" in describe_queue(opened.queue)[0]
 
 
 @pytest.mark.parametrize(
     "configs", [{"m": BOUND % 2}, {"a": 'backend: "python"', "m": ENSEMBLE % (STEP % "a")}]
 )
 def test_no_step_has_a_bound(configs: dict[str, str]) -> None:
-    """The plan is the one that it was; a model alone is refused by its own queue."""
-    plan = planned(**configs)
-    assert open_queues(plan) is plan
+    """The models are those that they were; a model alone is refused by its own queue."""
+    models = planned(**configs).models
+    assert open_queues(models) == (models, None)
+    assert describe_queue(None) == ()
 
 
 def test_who_waits_where() -> None:
@@ -84,7 +92,7 @@ def test_who_waits_where() -> None:
     batches = "max_batch_size: 4 " + BOUND % 3
     plan = planned(a=batches, m=ENSEMBLE % (STEP % "a"))
     assert count_requests_at_once(plan) is None
-    assert count_requests_at_once(open_queues(plan)) == 6
+    assert count_requests_at_once(with_open_queues(plan)) == 6
 
 
 def test_queue_with_priorities() -> None:
@@ -92,4 +100,4 @@ def test_queue_with_priorities() -> None:
     policies = "priority_queue_policy { key: 1 value { max_queue_size: 3 } }"
     batching = f"dynamic_batching {{ priority_levels: 2 {policies} }}"
     plan = planned(a=f'backend: "python" max_batch_size: 4 {batching}', m=ENSEMBLE % (STEP % "a"))
-    assert count_requests_at_once(open_queues(plan)) == 9
+    assert count_requests_at_once(with_open_queues(plan)) == 9

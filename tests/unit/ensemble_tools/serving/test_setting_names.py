@@ -9,7 +9,7 @@ import pytest
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.errors import ConfigIncomplete, GraphNotExpressible
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Rewrite, plan
+from ensemble_tools.serving.plan import Choices, Rewrite, plan
 from ensemble_tools.serving.setting_names import SettingNames
 from tests.golden.archives import Graph
 from tests.golden.cases import USER, Case, keeps_names, workflow
@@ -42,7 +42,12 @@ def inline_alone() -> Case:
 def test_completion(config: str | None, says: str, tmp_path: Path) -> None:
     """A config that lacks what Triton could complete says which setting lets it."""
     with pytest.raises(ConfigIncomplete, match=says):
-        plan(read_repository(write_model(tmp_path, config)), None, Namespace("m"), names=NAMES)
+        plan(
+            read_repository(write_model(tmp_path, config)),
+            None,
+            Namespace("m"),
+            Choices(names=NAMES),
+        )
 
 
 def test_completion_under_an_executor(tmp_path: Path) -> None:
@@ -50,7 +55,7 @@ def test_completion_under_an_executor(tmp_path: Path) -> None:
     case = keeps_names()
     (case.write(tmp_path) / "1_predict/config.pbtxt").unlink()
     with pytest.raises(ConfigIncomplete, match=r"whatever COMPLETION is$"):
-        plan(read_repository(tmp_path), case.graph, Namespace("m"), names=NAMES)
+        plan(read_repository(tmp_path), case.graph, Namespace("m"), Choices(names=NAMES))
 
 
 def test_rewriting(tmp_path: Path) -> None:
@@ -58,6 +63,8 @@ def test_rewriting(tmp_path: Path) -> None:
     case = inline_alone()
     repository = read_repository(case.write(tmp_path))
     with pytest.raises(GraphNotExpressible, match=r"; FORMS=auto serves the executor itself$"):
-        plan(repository, case.graph, Namespace("m"), rewrite=Rewrite.ENSEMBLE, names=NAMES)
-    served = plan(repository, case.graph, Namespace("m"), rewrite=Rewrite.EXECUTOR, names=NAMES)
+        plan(repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.ENSEMBLE, names=NAMES))
+    served = plan(
+        repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.EXECUTOR, names=NAMES)
+    )
     assert served.reasons == ("FORMS=executor asks for it",)

@@ -12,13 +12,13 @@ import pytest
 from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.repository import ModelRepository, read_repository
 from ensemble_tools.errors import PicklesRefused
-from ensemble_tools.serving.compilation import Compile, compile_plan
-from ensemble_tools.serving.forms.overlay import overlay_model
+from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import read_archive
-from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
+from ensemble_tools.serving.overlay import overlay_model
+from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan
 from ensemble_tools.serving.setting_names import SettingNames
-from ensemble_tools.serving.unpickling import check_published, check_unpickled, find_unpickled
+from ensemble_tools.serving.unpickling import check_unpickled, find_unpickled
 from ensemble_tools.workflows.program import Kept
 from tests.support import models
 from tests.support.pickled_files import SAVED, SCRIPTED, hostile, write_parquet, write_torch
@@ -43,8 +43,8 @@ def planned(
 ) -> tuple[ServingPlan, ModelRepository]:
     repository = read_repository(path)
     graph = read_executor_graph(repository)
-    made = plan(repository, graph, Namespace("model"), rewrite=rewrite)
-    return compile_plan(made, repository) if compiles else made, repository
+    choices = Choices(rewrite=rewrite, compile=Compile.AUTO if compiles else Compile.OFF)
+    return plan(repository, graph, Namespace("model"), choices), repository
 
 
 def found(path: Path, rewrite: Rewrite = Rewrite.AUTO, compiles: bool = True) -> dict[str, str]:
@@ -132,16 +132,13 @@ def test_a_workflow_without_a_pickle(name: str) -> None:
 
 def test_what_was_to_be_compiled_and_is_not(export: Path) -> None:
     """Tables may turn out to be unusable when they are written: then NVTabular would be asked."""
-    made, _ = planned(export)
-    fallen = tuple(
-        replace(model, compiled=None, not_compiled="its tables are unusable")
-        if model.compiled
-        else model
-        for model in made.models
-    )
-    check_published(made, made, NAMES)
+    repository = read_repository(export)
+    graph = read_executor_graph(repository)
+    choices = Choices(compile=Compile.AUTO, pickles=False, names=NAMES)
+    assert plan(repository, graph, Namespace("model"), choices).compiled == 1
+    repository = repository.with_unusable({STEP: "its tables are unusable"})
     with pytest.raises(PicklesRefused, match=r"workflow\.pkl: NVTabular .* tables are unusable"):
-        check_published(made, replace(made, models=fallen), NAMES)
+        plan(repository, graph, Namespace("model"), choices)
 
 
 def test_steps_of_several_stages() -> None:
@@ -194,7 +191,7 @@ def test_torch_may_unpickle_a_bare_file(place: str, tmp_path: Path) -> None:
 def plan_of_one(path: Path) -> tuple[ServingPlan, ModelRepository]:
     """The plan of a model that is refused for other reasons as well."""
     repository = read_repository(path)
-    model = overlay_model(repository.entry, {repository.entry.name: "model"}, repository)
+    model = overlay_model(repository.entry, {repository.entry.name: "model"}, repository.path)
     return ServingPlan("model", Form.AS_DELIVERED, "model", (model,)), repository
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from ensemble_tools import (
+    Choices,
+    Compile,
     Namespace,
     ServingPlan,
-    compile_plan,
+    WorkflowsUnusable,
     plan,
     publish,
     read_executor_graph,
@@ -22,15 +24,15 @@ from ensemble_tools import (
 from ensemble_tools.errors import PayloadBroken
 from ensemble_tools.serving.plan import PublishedModel
 from ensemble_tools.workflows.program import Table
-from ensemble_tools.workflows.tables import TableBroken
+from ensemble_tools.workflows.tables import TableBroken, TableUnusable
 
 EXAMPLES = Path(__file__).parents[4] / "examples/merlin"
 
 
 def compiled(name: str) -> ServingPlan:
     repository = read_repository(EXAMPLES / name / "repository")
-    served = plan(repository, read_executor_graph(repository), Namespace("m"))
-    return compile_plan(served, repository)
+    graph, choices = read_executor_graph(repository), Choices(compile=Compile.AUTO)
+    return plan(repository, graph, Namespace("m"), choices)
 
 
 def test_a_second_workflow_whose_files_are_broken(tmp_path: Path) -> None:
@@ -75,9 +77,9 @@ def test_a_link_that_leads_nowhere_in_the_place_of_ours(tmp_path: Path, name: st
     )
     serving = tmp_path / "serving"
     serving.mkdir()
-    published = publish(replace(wanted, models=models), serving)
-    (reason,) = published.not_compiled
-    assert reason.endswith(f"it has a {name}/ of its own")
+    with pytest.raises(WorkflowsUnusable) as unusable:
+        publish(replace(wanted, models=models), serving)
+    assert [*unusable.value.reasons.values()] == [f"it has a {name}/ of its own"]
 
 
 def own_versions(wanted: ServingPlan, archive: Path) -> list[PublishedModel]:
@@ -104,4 +106,19 @@ def test_a_category_file_that_nothing_can_read(tmp_path: Path) -> None:
     assert str(error.value) == (
         "/models/m/unique.a.parquet: cannot be read (cut off); export it again"
     )
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_workflows_that_are_unusable_are_told_at_once(tmp_path: Path) -> None:
+    """So the plan is made anew once, however many there are; nothing is left behind."""
+
+    def write(tables: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
+        raise TableUnusable(f"no table in {directory.parts[-3][-1]}")
+
+    wanted = compiled("two_workflows")
+    with pytest.raises(WorkflowsUnusable) as unusable:
+        publish(wanted, tmp_path, write)
+    assert len(unusable.value.reasons) == wanted.compiled == 2
+    for name, why in unusable.value.reasons.items():
+        assert f"{name}: {why}" in str(unusable.value)
     assert not list(tmp_path.iterdir())

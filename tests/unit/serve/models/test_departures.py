@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools import ServingPlan, plan
+from ensemble_tools import ServingPlan
 from serve.errors import ResourceExhausted, TritonTimeout
-from serve.models.lifecycle import ArchiveTools
 from serve.models.registry import State
 from serve.triton.control import LOST_UNLOAD_S
 from tests.support.clock import Clock
-from tests.unit.serve.joined import WAIT_S, Joined, joined, until
+from tests.unit.serve.joined import WAIT_S, Joined, joined, stepping, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 #: tritonserver says for so long that it has the model: of the test's clock, which moves on.
@@ -27,14 +26,14 @@ LONG_S = WAIT_S / 2
 SLOW: Any = {"unload": {"m": {"ready_for_s": LONG_S, "times": 1}}}
 
 
-def generated(*arguments: Any, **named: Any) -> ServingPlan:
+def generated(decide: Callable[[], ServingPlan]) -> ServingPlan:
     """Each model is a step of ours."""
-    made = plan(*arguments, **named)
+    made = decide()
     return replace(made, models=tuple(replace(each, generated=True) for each in made.models))
 
 
 def join(root: Path, **knobs: Any) -> AbstractAsyncContextManager[Joined]:
-    return joined(root, lifecycle={"tools": ArchiveTools(plan=generated)}, **knobs)
+    return joined(root, lifecycle={"in_thread": stepping(decide=generated)}, **knobs)
 
 
 async def pass_long(clock: Clock, on: Joined) -> None:
@@ -198,13 +197,13 @@ async def test_a_tritonserver_that_keeps_it(
 async def test_one_that_may_have_something_to_finalize_is_not_killed(tmp_path: Path) -> None:
     """An archive's own Python model ends when tritonserver says so."""
 
-    def partly(*arguments: Any, **named: Any) -> ServingPlan:
-        made = generated(*arguments, **named)
+    def partly(decide: Callable[[], ServingPlan]) -> ServingPlan:
+        made = generated(decide)
         last, *others = reversed(made.models)
         own: Callable[[Any], Any] = lambda model: replace(model, generated=False)  # noqa: E731
         return replace(made, models=(*map(own, reversed(others)), last))
 
-    async with joined(tmp_path, lifecycle={"tools": ArchiveTools(plan=partly)}) as on:
+    async with joined(tmp_path, lifecycle={"in_thread": stepping(decide=partly)}) as on:
         await on.load()
         with stub(on.repository, "m.step", 0.3) as ending:
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)

@@ -8,14 +8,14 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ensemble_tools import Compile, ServingPlan, publish, read_repository, write_tables
+from ensemble_tools import Compile, ServingPlan, write_tables
 from ensemble_tools.errors import PayloadBroken
 from ensemble_tools.workflows.program import Table
 from ensemble_tools.workflows.tables import TableUnusable
@@ -33,11 +33,18 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.invoke.request import Request
-from serve.models.lifecycle import ArchiveTools
 from serve.models.registry import State
 from serve.triton.hosting import HostingSettings
 from serve.triton.stubs import Patience
-from tests.unit.serve.joined import WAIT_S, Lacking, invocation_of, joined, until
+from tests.unit.serve.joined import (
+    CHOICES,
+    WAIT_S,
+    Lacking,
+    invocation_of,
+    joined,
+    stepping,
+    until,
+)
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 
@@ -200,20 +207,19 @@ async def test_a_load_that_fails(
 async def test_a_disk_that_does_not_answer(tmp_path: Path) -> None:
     """The load is given up in its time, and the name is free again."""
     answers = threading.Event()
-    read = read_repository
 
-    def hanging(directory: Path, entry: str | None) -> Any:
+    def hanging(read: Callable[[], Any]) -> Any:
         answers.wait(WAIT_S)
-        return read(directory, entry)
+        return read()
 
-    tools = ArchiveTools(read_repository=hanging)
-    async with joined(tmp_path, load_timeout_s=0.3, lifecycle={"tools": tools}) as on:
+    hooks = {"in_thread": stepping(read=hanging)}
+    async with joined(tmp_path, load_timeout_s=0.3, lifecycle=hooks) as on:
         url = on.archive()
         with pytest.raises(TritonTimeout, match=r"^reading the archive .* SERVE_LOAD_TIMEOUT"):
             await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S / 2)
         await on.assert_empty()
         answers.set()
-        await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
+        on.registry.forget(on.registry.begin_load("m", url))
 
 
 @pytest.mark.parametrize(
@@ -232,12 +238,12 @@ async def test_a_disk_that_is_full(tmp_path: Path) -> None:
     for number, error in ((28, ResourceExhausted), (5, SourceUnreadable), (13, ModelUnusable)):
         failure = OSError(number, "no")
 
-        def fail(*_: object, failure: OSError = failure) -> Any:
+        def fail(_: object, failure: OSError = failure) -> Any:
             raise failure
 
-        tools = ArchiveTools(publish=fail)
+        hooks = {"in_thread": stepping(publish=fail)}
         (tmp_path / str(number)).mkdir()
-        async with joined(tmp_path / str(number), lifecycle={"tools": tools}) as on:
+        async with joined(tmp_path / str(number), lifecycle=hooks) as on:
             with pytest.raises(error, match="could not be published"):
                 await on.load()
             await on.assert_empty()
@@ -247,11 +253,10 @@ async def test_a_file_that_nothing_can_read(tmp_path: Path) -> None:
     """Found while it is published; the archive is at fault, in the sentence that says so."""
     broken = PayloadBroken(Path("/m/unique.a.parquet"), "cannot be read", "export it again")
 
-    def fail(*_: object) -> Any:
+    def fail(_: object) -> Any:
         raise broken
 
-    tools = ArchiveTools(publish=fail)
-    async with joined(tmp_path, lifecycle={"tools": tools}) as on:
+    async with joined(tmp_path, lifecycle={"in_thread": stepping(publish=fail)}) as on:
         with pytest.raises(ModelUnusable) as refused:
             await on.load()
         assert str(refused.value) == "/m/unique.a.parquet: cannot be read; export it again"
@@ -288,25 +293,23 @@ async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
         assert list(on.repository.iterdir()) == []
 
 
-@pytest.mark.parametrize("step", ["plan", "publish", "start", "load"])
+@pytest.mark.parametrize("step", ["decide", "publish", "start", "load"])
 async def test_a_load_that_is_cancelled(tmp_path: Path, step: str) -> None:
     """At whichever step, in a thread too: what it began is undone before it is over."""
     options: dict[str, Any] = {"load": {"m": {"delay_s": 1}}} if step == "load" else {}
     reached, loop = asyncio.Event(), asyncio.get_running_loop()
     blocked, finished = threading.Event(), threading.Event()
 
-    def slowly(*arguments: Any, **named: Any) -> Any:
+    def slowly(work: Callable[[], Any]) -> Any:
         loop.call_soon_threadsafe(reached.set)
         try:
             assert blocked.wait(WAIT_S)
-            return getattr(ArchiveTools(), step)(*arguments, **named)
+            return work()
         finally:
             finished.set()
 
-    tools = ArchiveTools()
-    if step in {"plan", "publish"}:
-        tools = replace(tools, **{step: slowly})
-    async with joined(tmp_path, lifecycle={"tools": tools}, **options) as on:
+    hooks = {"in_thread": stepping(**{step: slowly})}
+    async with joined(tmp_path, lifecycle=hooks, **options) as on:
         loop.call_later(0.3, blocked.set)
         if step == "start":
 
@@ -323,7 +326,7 @@ async def test_a_load_that_is_cancelled(tmp_path: Path, step: str) -> None:
         loading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(loading, WAIT_S)
-        if step in {"plan", "publish"}:  # what the thread writes late must not stay either
+        if step in {"decide", "publish"}:  # what the thread writes late must not stay either
             assert await asyncio.to_thread(finished.wait, WAIT_S)
         await on.assert_empty()
 
@@ -383,12 +386,18 @@ async def test_a_workflow_whose_tables_turn_out_unusable(
             raise TableUnusable("it has a category twice")
         return write_tables(tables, directory)
 
-    settings: Any = {"model_root": Path("/"), "compile": Compile.AUTO, "write_tables": write}
+    choices = replace(CHOICES, compile=Compile.AUTO)
+    settings: Any = {
+        "model_root": Path("/"),
+        "choices": lambda: choices,
+        "write_tables": write,
+    }
     async with joined(tmp_path, lifecycle=settings) as on:
         on.admission.lacks = lambda: seen.append("room")
         with caplog.at_level(logging.INFO, logger="serve.models.lifecycle"):
             served = await on.lifecycle.load("two", str(examples / "two_workflows/repository"))
-        assert seen == ["room", "tables", "tables", "room"]
+        attempt = ["room", "tables", "tables"]
+        assert seen == [*attempt, *attempt]
         assert served.compiled == 1
         entry = on.ledger.get("two")
         assert entry is not None
@@ -495,14 +504,18 @@ async def test_an_undoing_waits_for_what_is_still_written(tmp_path: Path) -> Non
     done: list[str] = []
     writing, go_on = threading.Event(), threading.Event()
 
-    def publish_slowly(plan: Any, *_: Any) -> Any:
+    def publish_slowly(work: Callable[[], Any]) -> Any:
         writing.set()
         go_on.wait(WAIT_S)
+        work()
         done.append("written")
-        return plan
 
-    tools = ArchiveTools(publish=publish_slowly, retract=lambda *_: done.append("retracted"))
-    async with joined(tmp_path, lifecycle={"tools": tools}) as on:
+    def retract(work: Callable[[], Any]) -> Any:
+        done.append("retracted")
+        work()
+
+    hooks = {"in_thread": stepping(publish=publish_slowly, retract=retract)}
+    async with joined(tmp_path, lifecycle=hooks) as on:
         loading = asyncio.ensure_future(on.lifecycle.load("m", on.archive()))
         await until(writing.is_set)
         for _ in range(3):
@@ -512,7 +525,8 @@ async def test_an_undoing_waits_for_what_is_still_written(tmp_path: Path) -> Non
         go_on.set()
         with pytest.raises(TritonUnavailable, match="the container is stopping"):
             await asyncio.wait_for(loading, WAIT_S)
-        assert done == ["retracted", "written", "retracted"]
+        assert done == ["written", "retracted"]
+        await on.assert_empty()
 
 
 async def test_no_load_begins_once_the_container_stops(tmp_path: Path) -> None:
@@ -551,11 +565,11 @@ async def test_the_limit_is_for_all_of_a_load(tmp_path: Path) -> None:
     """tritonserver gets what reading and publishing have left of it."""
     given: list[float] = []
 
-    def slowly(*arguments: Any) -> Any:
+    def slowly(work: Callable[[], Any]) -> Any:
         time.sleep(0.5)
-        return publish(*arguments)
+        return work()
 
-    kept = {"tools": ArchiveTools(publish=slowly)}
+    kept = {"in_thread": stepping(publish=slowly)}
     async with joined(tmp_path, load_timeout_s=5, lifecycle=kept) as on:
         load = on.triton.itself("load")
 

@@ -15,67 +15,31 @@ from ensemble_tools.ensembles.operator_kinds import has_foreign_operators
 from ensemble_tools.ensembles.render import GeneratedModel
 from ensemble_tools.ensembles.wiring import Wiring, wire
 from ensemble_tools.errors import GraphNotExpressible, PayloadMissing
-from ensemble_tools.serving.children import find_called_by_name, find_child, gather_steps
-from ensemble_tools.serving.forms.overlay import (
-    add_input,
-    describe_backends,
-    describe_beside,
-    describe_doubts,
-    describe_left_out,
-    overlay_model,
-)
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.servability import Rules, check_ensemble, check_servable
-from ensemble_tools.serving.serving_plan import Form, PublishedModel, ServingPlan
+from ensemble_tools.serving.selection import (
+    Selection,
+    find_called_by_name,
+    find_child,
+    gather_steps,
+)
+from ensemble_tools.serving.servability import Servability
+from ensemble_tools.serving.serving_plan import Form, PublishedModel
 from ensemble_tools.serving.setting_names import SettingNames
 
 
-def plan_as_ensemble(
-    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace, rules: Rules
-) -> ServingPlan:
+def select_as_ensemble(
+    repository: ModelRepository,
+    graph: ExecutorGraph,
+    namespace: Namespace,
+    servability: Servability,
+    names: SettingNames,
+) -> Selection:
     """The children, and what is generated around them.
 
     Raises GraphNotExpressible where only the executor itself gives its numbers, ArchiveError and
     IllegalName.
     """
-    form = _form(repository, graph, namespace, rules)
     executor = repository.entry
-    children = [repository.models[name] for name in form.calls]
-    steps = gather_steps(children, repository.models, repository.calls)
-    names = {step.name: namespace.step(step.name) for step in steps}
-    if form.step_alone is not None:
-        names[form.step_alone] = namespace.entry
-    published = [overlay_model(step, names, repository) for step in steps]
-    published = [add_input(model, form.waits.get(model.source_name)) for model in published]
-    published += [_publish_generated(model, executor, namespace) for model in form.models]
-    called = (*find_called_by_name((*steps, executor), repository.calls), *form.called)
-    return ServingPlan(
-        namespace.model_name,
-        _name_form(form),
-        namespace.entry,
-        tuple(published),
-        called=tuple(namespace.step(name) for name in called),
-        reasons=form.reasons,
-        notes=(
-            *form.notes,
-            *_describe_waits(form),
-            *describe_backends(repository, names),
-            *describe_beside(repository, names),
-            *describe_left_out(repository, {**names, executor.name: namespace.entry}),
-        ),
-        doubts=(
-            *describe_doubts(steps),
-            *describe_doubts([executor], "it is not passed on to the ensemble"),
-            *_describe_repositories(form, executor),
-        ),
-    )
-
-
-def _form(
-    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace, rules: Rules
-) -> EnsembleForm:
-    """The ensemble, once the archive has been found to be all that it depends on."""
-    executor, names = repository.entry, rules.names
     assert executor.config is not None
     assert executor.graph_path is not None
     _check_known(graph, executor.graph_path.parent.parent, names)
@@ -89,9 +53,7 @@ def _form(
     calls = [call for call in wiring.calls if call.program is None]
     called = [find_child(repository, call.model_name) for call in calls]
     steps = gather_steps(called, repository.models, repository.calls)
-    for step in steps:
-        check_servable(step, rules)
-        check_ensemble(step)
+    servability.check(steps)
     _check_all_known(wiring, graph, repository, steps, names)
     form = form_ensemble(
         wiring,
@@ -102,7 +64,19 @@ def _form(
         frozenset(name for called in repository.calls.values() for name in called),
     )
     _check_release(form, graph, executor.graph_path, names)
-    return form
+    children = [repository.models[name] for name in form.calls]
+    models = gather_steps(children, repository.models, repository.calls)
+    return Selection(
+        _name_form(form),
+        models,
+        form.step_alone,
+        (*find_called_by_name((*models, executor), repository.calls), *form.called),
+        tuple(_publish_generated(model, executor, namespace) for model in form.models),
+        form.waits,
+        form.reasons,
+        (*form.notes, *_describe_waits(form)),
+        _describe_repositories(form, executor),
+    )
 
 
 def _check_artifacts(wiring: Wiring, executor: SourceModel) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.executor_template import is_workflow_model
 from ensemble_tools.archive.files import kind
 from ensemble_tools.archive.model_config import describe_backend, print_model_config
 from ensemble_tools.archive.repository import ModelRepository
@@ -23,9 +22,7 @@ from ensemble_tools.serving.serving_plan import OwnCode, PublishedModel
 _MOST = 10
 
 
-def overlay_model(
-    model: SourceModel, names: Mapping[str, str], repository: ModelRepository
-) -> PublishedModel:
+def overlay_model(model: SourceModel, names: Mapping[str, str], archive: Path) -> PublishedModel:
     """An overlay of the model's directory: everything in it linked, the names replaced."""
     versions = (model.config.specific_versions if model.config else None) or (1,)
     missing = versions if model.is_ensemble and not model.versions else ()
@@ -46,7 +43,7 @@ def overlay_model(
         model.config.renamed(names[model.name], names, environment) if model.config else None,
         (*links, (environment, model.directory / beside)) if beside else links,
         missing,
-        own_code=_find_own_code(model, names, repository.path),
+        own_code=_find_own_code(model, names, archive),
         categories=model.workflow.categories if model.workflow else (),
         no_pickle=_find_unpickled(model),
     )
@@ -66,26 +63,36 @@ def add_input(model: PublishedModel, after: pb.ModelInput | None) -> PublishedMo
     return replace(model, config_text=f"{(model.config_text or '').rstrip()}\n{added}")
 
 
-def describe_doubts(
-    models: Iterable[SourceModel], what_becomes_of_it: str = "it is passed on as it is"
-) -> tuple[str, ...]:
-    """A sentence for each config with a field that is passed on without being understood."""
+def describe_models(repository: ModelRepository, models: Sequence[SourceModel]) -> tuple[str, ...]:
+    """Sentences about the models that are served, and about what of the archive is not."""
+    return (
+        *_describe_completed(models),
+        *_describe_backends(models),
+        *_describe_beside(repository.beside, models),
+        *_describe_left_out(repository, models),
+    )
+
+
+def describe_doubts(entry: SourceModel, models: Sequence[SourceModel]) -> tuple[str, ...]:
+    """A sentence for each config with a field that is not understood; models: that are served."""
+    fates = [(model, "it is passed on as it is") for model in models]
+    if entry not in models:
+        fates.append((entry, "it is not passed on to the ensemble"))
     return tuple(
         f"{model.name}/{CONFIG_FILE} has a field that this container does not know "
         f"({model.config.unknown_field}); {what_becomes_of_it}"
-        for model in models
+        for model, what_becomes_of_it in fates
         if model.config and model.config.unknown_field
     )
 
 
-def describe_backends(repository: ModelRepository, names: Iterable[str]) -> tuple[str, ...]:
+def _describe_backends(models: Iterable[SourceModel]) -> tuple[str, ...]:
     """A sentence for each served model whose backend is none of Triton's, and may be misspelt."""
-    models = [repository.models[name] for name in names if name in repository.models]
     found = [(it.name, describe_backend(it.config.message)) for it in models if it.config]
     return tuple(f"{name}/{CONFIG_FILE}: {words}" for name, words in found if words)
 
 
-def describe_completed(models: Iterable[SourceModel]) -> tuple[str, ...]:
+def _describe_completed(models: Iterable[SourceModel]) -> tuple[str, ...]:
     """A sentence for each model whose config says what its file says."""
     return tuple(
         f"{model.name}: its inputs and outputs are those that {model.completed_by} says, "
@@ -102,24 +109,26 @@ def _describe_config(model: SourceModel) -> str:
     return f"and its backend is {model.config.backend}: there is no {CONFIG_FILE}"
 
 
-def describe_left_out(repository: ModelRepository, names: Mapping[str, str]) -> tuple[str, ...]:
-    """A sentence for each model of the archive that is not among the names."""
+def _describe_left_out(
+    repository: ModelRepository, models: Iterable[SourceModel]
+) -> tuple[str, ...]:
+    """A sentence for each model of the archive that is neither the entry nor among the models."""
+    used = {repository.entry.name, *(model.name for model in models)}
     return tuple(
         f"{name} is not served: the entry model {repository.entry.name} does not use it"
-        for name in sorted(repository.models.keys() - names.keys())
+        for name in sorted(repository.models.keys() - used)
     )
 
 
-def describe_beside(repository: ModelRepository, names: Iterable[str]) -> tuple[str, ...]:
+def _describe_beside(beside: Sequence[str], models: Iterable[SourceModel]) -> tuple[str, ...]:
     """A sentence about what lies beside the models: who finds it there, or that nobody reads it."""
-    if not repository.beside:
+    if not beside:
         return ()
-    served = [repository.models[name] for name in names if name in repository.models]
-    readers = sorted(it.name for it in served if it.python_file and it.workflow is None)
-    what = f"beside the models there is {_list(repository.beside)}"
+    readers = sorted(it.name for it in models if it.python_file and it.workflow is None)
+    what = f"beside the models there is {_list(beside)}"
     if not readers:
         return (f"{what}: no Python model of the archive's own is served that could read it",)
-    where = f'args["model_repository"]/../{repository.beside[0]}'
+    where = f'args["model_repository"]/../{beside[0]}'
     return (f"{what}: it is there for {_list(readers)}, at {where}",)
 
 
@@ -129,10 +138,8 @@ def _list(names: Sequence[str]) -> str:
 
 def _find_unpickled(model: SourceModel) -> str:
     """The directory of a workflow that is no pickle, for Merlin's own step to read."""
-    place = f"{model.served_version}/{model.python_file}"
-    if model.workflow is None or model.workflow.pickled:
-        return ""
-    if not is_workflow_model(model.directory / place):
+    workflow = model.workflow
+    if workflow is None or workflow.pickled or not workflow.merlins_step:
         return ""
     return f"{model.served_version}/{WORKFLOW}"
 

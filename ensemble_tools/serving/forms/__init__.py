@@ -1,1 +1,0 @@
-"""The forms in which an archive is served, each a ServingPlan of its own making."""
