@@ -26,19 +26,25 @@ def check_names(path: Path, config: ModelConfig) -> None:
 
     path: the config's own, for the message.
     """
+    for field, name, expected in _find_unfit(config):
+        raise NamesOutside(path, field, name, expected)
+
+
+def _find_unfit(config: ModelConfig) -> Iterator[tuple[str, str, str]]:
+    """(field, what it names, what is expected)."""
     for field, name in _list_files(config):
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise NamesOutside(path, field, name, "a file inside the model's directory")
+            yield field, name, "a file inside the model's directory"
     for field, name in _find_shell_words(config):
         if not _PLAIN_PATH.fullmatch(name):
             expected = "letters, digits and the characters _ . - + = , : @ % / alone; rename it"
-            raise NamesOutside(path, field, name, expected)
+            yield field, name, expected
     for field, name in (
         ("backend", str(config.message.backend)),
         ("runtime", str(config.message.runtime)),
     ):
         if "/" in name:
-            raise NamesOutside(path, field, name, "a name without a slash")
+            yield field, name, "a name without a slash"
 
 
 def _find_shell_words(config: ModelConfig) -> Iterator[tuple[str, str]]:

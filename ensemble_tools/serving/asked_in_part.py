@@ -15,7 +15,6 @@ from pathlib import Path
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.model_config import (
-    parse_leniently,
     parse_model_config,
     print_model_config,
 )
@@ -33,21 +32,17 @@ def answer_parts(
     entry, called: Triton names, as a plan has them. Blocking: a config of many steps takes seconds
     to parse.
     """
-    texts = {model.triton_name: model.config_text or "" for model in models}
-    ensembles = {name: text for name, text in texts.items() if "ensemble_scheduling" in text}
-    if ensembles.keys() <= {entry}:
+    ensembles = [it for it in models if "ensemble_scheduling" in (it.config_text or "")]
+    if {ensemble.triton_name for ensemble in ensembles} <= {entry}:
         return models
-    configs = {name: parse_leniently(text) for name, text in ensembles.items()}
+    configs = {ensemble.triton_name: ensemble.config for ensemble in ensembles}
     asked = {*_find_asked_in_part(configs), *called} & configs.keys()
     failing = {name for name in asked - {entry} if fails_in_part(configs[name])}
+    taken = {model.triton_name for model in models}
     return tuple(
         each
         for model in models
-        for each in (
-            _split(model, configs[model.triton_name], texts)
-            if model.triton_name in failing
-            else [model]
-        )
+        for each in (_split(model, taken) if model.triton_name in failing else [model])
     )
 
 
@@ -60,16 +55,14 @@ def _find_asked_in_part(configs: dict[str, pb.ModelConfig]) -> Iterator[str]:
                 yield step.model_name
 
 
-def _split(
-    model: PublishedModel, config: pb.ModelConfig, taken: Collection[str]
-) -> list[PublishedModel]:
+def _split(model: PublishedModel, taken: Collection[str]) -> list[PublishedModel]:
     """The ensemble under another name, and the one of one step that takes its own name."""
     whole = f"{model.triton_name}{_SUFFIX}"
     while whole in taken:
         whole += "_"
     if len(whole.encode()) > NAME_MAX:
         return [model]
-    own = parse_model_config(model.config_text or "", Path(model.triton_name))
+    own, config = parse_model_config(model.config_text or "", Path(model.triton_name)), model.config
     steps = {step.model_name: step.model_name for step in own.steps}
     front = pb.ModelConfig(
         name=model.triton_name,

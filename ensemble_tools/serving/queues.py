@@ -13,7 +13,6 @@ from dataclasses import replace
 from ensemble_tools.archive.model_config import (
     drop_queue_bound,
     find_queue_bound,
-    parse_leniently,
 )
 from ensemble_tools.serving.serving_plan import PublishedModel, QueueBound
 
@@ -31,7 +30,7 @@ def open_queues(
     opened, bounds = [], []
     for model in models:
         text = model.config_text or ""
-        most = find_queue_bound(parse_leniently(text)) if model.triton_name in steps else 0
+        most = find_queue_bound(model.config) if model.triton_name in steps else 0
         if most:
             bounds.append(QueueBound(most, model.source_name))
             model = replace(model, config_text=drop_queue_bound(text))
@@ -51,5 +50,4 @@ def describe_queue(queue: QueueBound | None) -> tuple[str, ...]:
 
 
 def _list_steps(model: PublishedModel) -> list[str]:
-    config = parse_leniently(model.config_text or "")
-    return [step.model_name for step in config.ensemble_scheduling.step]
+    return [step.model_name for step in model.config.ensemble_scheduling.step]

@@ -13,7 +13,6 @@ from pathlib import Path
 from ensemble_tools.archive.instance_groups import find_instances
 from ensemble_tools.archive.model_config import (
     find_queue_bound,
-    parse_leniently,
     parse_model_config,
 )
 from ensemble_tools.serving.serving_plan import PublishedModel, QueueBound, ServingPlan
@@ -55,7 +54,7 @@ def limit_requests_at_once(plan: ServingPlan) -> int | None:
     """
     if not any(_IN_FLIGHT in (model.config_text or "") for model in plan.models):
         return None
-    configs = {it.triton_name: parse_leniently(it.config_text or "") for it in plan.models}
+    configs = {it.triton_name: it.config for it in plan.models}
     graphs = {name: config.ensemble_scheduling for name, config in configs.items()}
     uses = Counter(step.model_name for graph in graphs.values() for step in graph.step)
     return min(

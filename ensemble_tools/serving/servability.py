@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ensemble_tools.archive.completion import SAVED_MODEL
@@ -108,21 +108,25 @@ class Servability:
 
 
 def _check_servable(model: SourceModel, rules: Rules) -> None:
-    config = model.config
-    if config is not None:
-        check_names(model.config_path, config)
-        _check_config(model, config, rules)
+    if model.config is not None:
+        check_names(model.config_path, model.config)
+        for field, found, expected in _find_mistakes(model.config):
+            raise DemandRefused(model.config_path, field, found, expected)
     elif rules.is_strict or not _may_be_completed(model):
         _check_saved_model(model)
-        _check_payload(model, config)
-        _check_packed(model)
-        raise ConfigIncomplete(model.config_path, "", _advise_writing(model, rules))
+        _check_files(model)
+    for field, remedy in _find_lacks(model, rules):
+        raise ConfigIncomplete(model.config_path, field, remedy)
     if not model.is_ensemble:
-        _check_payload(model, config)
-        _check_packed(model)
+        _check_files(model)
         _check_constants(model)
     if model.workflow is not None:
         _check_workflow(model, model.workflow)
+
+
+def _check_files(model: SourceModel) -> None:
+    _check_payload(model, model.config)
+    _check_packed(model)
 
 
 def _may_be_completed(model: SourceModel) -> bool:
@@ -188,50 +192,43 @@ def _advise_export(names: SettingNames) -> str:
     )
 
 
-def _check_config(model: SourceModel, config: ModelConfig, rules: Rules) -> None:
-    _check_platform(model, config)
-    _check_input_names(model, config)
-    if model.is_ensemble:
-        if not config.steps:
-            raise ConfigIncomplete(
-                model.config_path, "ensemble_scheduling.step", "name at least one step"
-            )
-    elif not rules.is_strict and _may_be_completed(model):
+def _find_lacks(model: SourceModel, rules: Rules) -> Iterator[tuple[str, str]]:
+    """(field that the config lacks, what to do about it); no field for a config that is lacking."""
+    config = model.config
+    if model.is_ensemble and config is not None and not config.steps:
+        yield "ensemble_scheduling.step", "name at least one step"
+    if not (model.is_ensemble or rules.is_strict) and _may_be_completed(model):
+        return
+    if config is None:
+        yield "", _advise_writing(model, rules)
         return
     remedy = _advise(model, rules)
     if config.unknown_field:
         remedy = f"{remedy} (and see {config.unknown_field})"
     for field, tensors in (("input", config.inputs), ("output", config.outputs)):
         if not tensors:
-            raise ConfigIncomplete(model.config_path, field, remedy)
+            yield field, remedy
         for name, tensor in tensors.items():
             if not name:
-                raise ConfigIncomplete(model.config_path, f"{field}.name", "name every tensor")
+                yield f"{field}.name", "name every tensor"
             if tensor.data_type == "TYPE_INVALID":
-                raise ConfigIncomplete(model.config_path, f"{field}[{name!r}].data_type", remedy)
+                yield f"{field}[{name!r}].data_type", remedy
 
 
-def _check_platform(model: SourceModel, config: ModelConfig) -> None:
-    """Raise DemandRefused for a backend's name as a platform: tritonserver's log alone says so."""
+def _find_mistakes(config: ModelConfig) -> Iterator[tuple[str, str, str]]:
+    """(field, what was found, what is expected), where tritonserver's log alone would say it."""
     platform = config.platform
-    if config.backend or not platform or is_platform(platform):
-        return
-    likely = guess_backend(platform)
-    if not likely:  # a newer Triton may know it
-        return
-    found = f"is {quoted(platform)}, which is no platform of Triton's"
-    expected = f'expected `backend: "{likely}"` in its place'
-    raise DemandRefused(model.config_path, "platform", found, expected)
-
-
-def _check_input_names(model: SourceModel, config: ModelConfig) -> None:
-    """Raise DemandRefused for an input that is declared twice: no request has both."""
+    if not config.backend and platform and not is_platform(platform):
+        likely = guess_backend(platform)  # none: a newer Triton may know it
+        if likely:
+            found = f"is {quoted(platform)}, which is no platform of Triton's"
+            yield "platform", found, f'expected `backend: "{likely}"` in its place'
     seen: set[str] = set()
     for number, tensor in enumerate(config.message.input):
         if tensor.name in seen:
             found = f"is {quoted(tensor.name)} a second time"
-            allowed = "expected each input once: tritonserver would refuse every request"
-            raise DemandRefused(model.config_path, f"input[{number}].name", found, allowed)
+            expected = "expected each input once: tritonserver would refuse every request"
+            yield f"input[{number}].name", found, expected
         seen.add(tensor.name)
 
 

@@ -117,6 +117,11 @@ class PublishedModel:
     no_pickle: str = ""
 
     @cached_property
+    def config(self) -> pb.ModelConfig:
+        """Its config.pbtxt, or an empty one: parsed once, since many steps take seconds."""
+        return parse_leniently(self.config_text or "")
+
+    @cached_property
     def triton_config(self) -> str | None:
         """The config.pbtxt that tritonserver is given.
 

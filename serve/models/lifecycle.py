@@ -173,7 +173,7 @@ class Lifecycle:
             await self._until_live(limit)
             undo.push_async_callback(self._undo_load, serving_plan)
             with record.stage("tritonserver"):
-                stubs = await self._hosting.load(serving_plan, archive.identity, limit)
+                stubs = await self._hosting.host(serving_plan, archive.identity, limit)
             facts = await self._in_thread(
                 "configs", _read_configs, serving_plan, self._settings.gpus
             )

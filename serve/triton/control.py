@@ -117,7 +117,7 @@ class ModelControl:
         number = _RELEASE.match(self.version)
         return number is None or (int(number[1]), int(number[2])) <= _LAST_RESTARTING
 
-    async def load(self, plan: ServingPlan, deadline: Deadline) -> None:
+    async def request_load(self, plan: ServingPlan, deadline: Deadline) -> None:
         """Load what is called by name, then the entry model; with an ensemble come its steps.
 
         Returns when the entry model can be invoked.

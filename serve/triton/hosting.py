@@ -110,8 +110,8 @@ class Hosting:
         """The book that loads are entered in."""
         return self.loading.suspects
 
-    async def load(self, plan: ServingPlan, archive: str, limit: Deadline) -> frozenset[Stub]:
-        """Load it; the stubs of its Triton models, for one that calls others.
+    async def host(self, plan: ServingPlan, archive: str, limit: Deadline) -> frozenset[Stub]:
+        """Have it loaded; the stubs of its Triton models, for one that calls others.
 
         archive: its identity, which changes with its content. limit: of the load. Raises what
         Loading.load does; after that it is to be unloaded.

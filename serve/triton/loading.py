@@ -64,7 +64,7 @@ class Loading:
         """Load it, alone if its load is suspected of having killed tritonserver.
 
         archive: its identity, which changes with its content. limit: for all that is left of the
-        load. Raises what ModelControl.load does;
+        load. Raises what ModelControl.request_load does;
         ModelUnusable for a culprit. A model whose load was not answered is to be unloaded.
         """
         work = LoadWork(plan.model_name, archive)
@@ -74,7 +74,7 @@ class Loading:
         before = self._denied()
         with self._enter_in_book(work):
             try:
-                await self._unless_denied(self._control.load(plan, limit), before)
+                await self._unless_denied(self._control.request_load(plan, limit), before)
             except ServeError as error:
                 if isinstance(error, TritonTimeout):
                     self.given_up[plan.model_name] = work

@@ -55,7 +55,9 @@ async def load(server: Server, plan: ServingPlan, timeout_s: float, signals: Sig
         name, reason = next(iter(error.reasons.items()))
         raise FormUnusable(f"{name}, compiled,", reason) from error
     try:
-        await server.client.control.load(plan, Deadline(TimeLimit(timeout_s, "SERVE_LOAD_TIMEOUT")))
+        await server.client.control.request_load(
+            plan, Deadline(TimeLimit(timeout_s, "SERVE_LOAD_TIMEOUT"))
+        )
     except TritonUnavailable as error:
         raise TritonLost(
             f"tritonserver died while {plan.entry} was loaded", server.read_last_words()

@@ -81,9 +81,9 @@ class HookedControl(ModelControl):
 
     instead: Mapping[str, Callable[..., Awaitable[Any]]]
 
-    async def load(self, *arguments: Any) -> None:
+    async def request_load(self, *arguments: Any) -> None:
         """As told, or as it is."""
-        await self.instead.get("load", super().load)(*arguments)
+        await self.instead.get("request_load", super().request_load)(*arguments)
 
     async def unload(self, *arguments: Any, **named: Any) -> None:
         """As told, or as it is."""
@@ -110,7 +110,7 @@ class HookedClient(TritonClient):
 
     def itself(self, name: str) -> Callable[..., Awaitable[Any]]:
         """The method as it is."""
-        if name in ("load", "unload"):
+        if name in ("request_load", "unload"):
             return functools.partial(getattr(ModelControl, name), self.control)
         return functools.partial(getattr(TritonClient, name), self)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -118,6 +119,15 @@ def test_compiled_in_part(tmp_path: Path) -> None:
     assert {"workflow", "tables", "compiled_workflow"} < {path.name for path in version.iterdir()}
     report = list(rewrite.report_lines(serving_plan, tmp_path / "made", 0, None))
     assert any("is compiled in part, it needs NVTabular" in line for line in report)
+
+
+def test_tables_that_a_pickle_holds(tmp_path: Path) -> None:
+    """JoinExternal's table has no file of its own: it is written from what the workflow holds."""
+    source = Path(__file__).parents[3] / "golden/tutorials/nvt_advanced/repository"
+    assert command.main(["rewrite", str(source), str(tmp_path / "made")]) == command.SERVED
+    tables = tmp_path / "made/made/1/tables"
+    written = json.loads((tables / "program.json").read_text())["tables"]
+    assert len(written) == len({path.name[0] for path in tables.glob("*.npy")}) == 4
 
 
 def test_not_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -276,7 +276,7 @@ async def test_a_failed_load_ends_stubs_that_stay(tmp_path: Path) -> None:
                 started.append(running.enter_context(one))
                 raise ModelUnusable("boom")
 
-            on.triton.instead["load"] = fail
+            on.triton.instead["request_load"] = fail
             with pytest.raises(ModelUnusable, match="boom"):
                 await on.load()
             assert [one.wait(0) for one in started] == [-signal.SIGKILL]
@@ -571,13 +571,13 @@ async def test_the_limit_is_for_all_of_a_load(tmp_path: Path) -> None:
 
     kept = {"in_thread": stepping(publish=slowly)}
     async with joined(tmp_path, load_timeout_s=5, lifecycle=kept) as on:
-        load = on.triton.itself("load")
+        load = on.triton.itself("request_load")
 
         async def noting(plan: ServingPlan, deadline: Deadline) -> None:
             given.append(deadline.remaining)
             await load(plan, deadline)
 
-        on.triton.instead["load"] = noting
+        on.triton.instead["request_load"] = noting
         await on.load()
         assert given[0] <= 4.5
 

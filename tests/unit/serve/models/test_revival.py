@@ -146,7 +146,7 @@ async def test_what_an_older_generation_had_started_is_ended(tmp_path: Path) -> 
     mine, others = tmp_path / "mine", tmp_path / "others"
     async with joined(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
         await on.load()
-        unload, load = on.triton.itself("unload"), on.triton.itself("load")
+        unload, load = on.triton.itself("unload"), on.triton.itself("request_load")
         with contextlib.ExitStack() as running:
             old = running.enter_context(stub(on.repository, "m.step", WAIT_S, more=starting(mine)))
 
@@ -162,7 +162,7 @@ async def test_what_an_older_generation_had_started_is_ended(tmp_path: Path) -> 
 
             await until(lambda: len(started_by(mine)) == 2)
             on.triton.instead["unload"] = end
-            on.triton.instead["load"] = begin
+            on.triton.instead["request_load"] = begin
             assert b"echo" in await on.invoke()
             await until(lambda: not started_by(mine))
             assert len(started_by(others)) == 2
@@ -430,7 +430,7 @@ async def test_giving_up_a_model_without_descriptors(tmp_path: Path) -> None:
             lacking.descriptors = True
             raise ModelUnusable("no weights")
 
-        on.triton.instead["load"] = fail
+        on.triton.instead["request_load"] = fail
         with pytest.raises(ModelNotLoaded):
             await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
         await on.assert_empty()

@@ -85,7 +85,7 @@ async def test_a_model_that_comes_back_in_between(tmp_path: Path) -> None:
         await it.ask()
         model = it.on.registry.loaded("m")
         await it.on.revival.revive(model, model.generation)
-        it.on.triton.instead["load"] = unavailable
+        it.on.triton.instead["request_load"] = unavailable
         it.clock[0] += UNHEALTHY_AFTER_S
         await it.ask()
         assert not it.is_sick
@@ -129,7 +129,7 @@ async def test_a_tritonserver_that_loads_nothing(tmp_path: Path, error: ServeErr
         async def fail(*_: object) -> None:
             raise error
 
-        it.on.triton.instead["load"] = fail
+        it.on.triton.instead["request_load"] = fail
         await it.keep_asking()
         assert str(error) in (it.on.health.trouble() or "")
 
@@ -144,7 +144,7 @@ async def test_a_tritonserver_that_dies_under_each_reload(tmp_path: Path) -> Non
                 loading.set()
                 await asyncio.Event().wait()
 
-            it.on.triton.instead["load"] = hang
+            it.on.triton.instead["request_load"] = hang
             reviving = asyncio.ensure_future(it.on.revival.revive_all())
             await asyncio.wait_for(loading.wait(), WAIT_S)
             reviving.cancel()
@@ -161,7 +161,7 @@ async def test_archives_that_cannot_be_loaded_any_more(tmp_path: Path) -> None:
         async def fail(*_: object) -> None:
             raise ModelUnusable("no weights")
 
-        it.on.triton.instead["load"] = fail
+        it.on.triton.instead["request_load"] = fail
         for name in ("m", "m2", "m3"):
             assert isinstance(await it.ask(name), ModelNotLoaded)
             assert not it.is_sick
@@ -177,9 +177,9 @@ async def test_an_archive_does_not_end_the_containers_own_trouble(tmp_path: Path
         async def fail(*_: object) -> None:
             raise ModelUnusable("no weights")
 
-        it.on.triton.instead["load"] = fail
+        it.on.triton.instead["request_load"] = fail
         assert isinstance(await it.ask("bad"), ModelNotLoaded)
-        del it.on.triton.instead["load"]
+        del it.on.triton.instead["request_load"]
         assert not it.is_sick
         await it.keep_asking()
         assert it.is_sick

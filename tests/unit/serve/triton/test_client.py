@@ -156,7 +156,7 @@ async def test_model_control_carries_its_secret() -> None:
     access = TritonAccess("c0ntrol", "inf3rence")
     async with played(play) as stage:
         client = TritonClient("127.0.0.1", stage.port, port, access)
-        await client.control.load(PLAN, Deadline(WAIT_S))
+        await client.control.request_load(PLAN, Deadline(WAIT_S))
         await client.control.unload(PLAN, Deadline(WAIT_S))
         await client.control.learn_version()
         assert client.control.version == "2.51.0"
@@ -249,7 +249,7 @@ async def test_every_status_of_a_load_is_translated(code: grpc.StatusCode, messa
     """Into one sentence: the server's absence, its lateness, or the model's fault."""
     async with control(code, message) as client:
         with pytest.raises(ServeError) as raised:
-            await client.control.load(PLAN, Deadline(WAIT_S))
+            await client.control.request_load(PLAN, Deadline(WAIT_S))
         assert "\n" not in str(raised.value)
         expected = {
             grpc.StatusCode.DEADLINE_EXCEEDED: TritonTimeout,
@@ -286,7 +286,7 @@ async def test_a_connection_that_takes_long(tmp_path: Path) -> None:
         await client.control.unload(PLAN, Deadline(WAIT_S))
         assert server.asked == ["unload m"]
     async with held_back(tmp_path, 0.5) as (client, server):
-        await client.control.load(PLAN, Deadline(WAIT_S))
+        await client.control.request_load(PLAN, Deadline(WAIT_S))
         assert server.asked == ["load m"]
 
 
@@ -296,7 +296,7 @@ async def test_a_load_just_after_tritonserver_has_come_up() -> None:
         port = taken.getsockname()[1]
     client = TritonClient("127.0.0.1", port, port)
     await client.control.unload(PLAN, Deadline(WAIT_S))  # nobody is there
-    loading = asyncio.ensure_future(client.control.load(PLAN, Deadline(WAIT_S)))
+    loading = asyncio.ensure_future(client.control.request_load(PLAN, Deadline(WAIT_S)))
     await asyncio.sleep(0.05)
     assert not loading.done()
     async with answering(f"127.0.0.1:{port}") as server:
@@ -320,7 +320,7 @@ async def test_a_load_is_all_in_one_tritonserver() -> None:
     client = TritonClient("127.0.0.1", port, port, connect=Dying)
     async with contextlib.AsyncExitStack() as first:
         server = await first.enter_async_context(answering(f"127.0.0.1:{port}"))
-        loading = asyncio.ensure_future(client.control.load(calling, Deadline(WAIT_S)))
+        loading = asyncio.ensure_future(client.control.request_load(calling, Deadline(WAIT_S)))
         with pytest.raises(TritonUnavailable, match="went away during the load"):
             await loading
         assert server.asked == ["load m.s"]
@@ -361,7 +361,7 @@ async def test_control_that_never_answers() -> None:
     """Bounded by the caller's limits; the message names the setting of one that has a setting."""
     async with control(None) as client:
         with pytest.raises(TritonTimeout, match=r"0\.2 s; raise SERVE_LOAD_TIMEOUT"):
-            await client.control.load(PLAN, Deadline(TimeLimit(0.2, "SERVE_LOAD_TIMEOUT")))
+            await client.control.request_load(PLAN, Deadline(TimeLimit(0.2, "SERVE_LOAD_TIMEOUT")))
         with pytest.raises(TritonTimeout, match=r"0\.2 s$"):
             await client.control.unload(PLAN, Deadline(0.2))
 
@@ -369,7 +369,7 @@ async def test_control_that_never_answers() -> None:
 async def test_control_that_is_closed_meanwhile() -> None:
     """The container stops: a load that waits ends with an error of ours, or as cancelled."""
     async with control(None) as client:
-        loading = asyncio.ensure_future(client.control.load(PLAN, Deadline(WAIT_S)))
+        loading = asyncio.ensure_future(client.control.request_load(PLAN, Deadline(WAIT_S)))
         await asyncio.sleep(0.1)
         await client.close()
         done, _ = await asyncio.wait({loading}, timeout=WAIT_S)
@@ -389,7 +389,7 @@ async def test_nobody_is_there() -> None:
     with pytest.raises(TritonUnavailable):
         await client.infer(b"/x", [], [b"x"], WAIT_S, streams=True)
     with pytest.raises(TritonUnavailable, match="nobody is there"):
-        await client.control.load(PLAN, Deadline(0.2))
+        await client.control.request_load(PLAN, Deadline(0.2))
     await client.control.unload(PLAN, Deadline(WAIT_S))
     with pytest.raises(TritonUnavailable, match=r"not live within 0\.1 s"):
         await client.until_live(0.1)

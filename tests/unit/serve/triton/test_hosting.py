@@ -111,13 +111,13 @@ async def test_a_suspect_load_comes_last_and_a_culprit_is_given_up(tmp_path: Pat
         suspects.stood_still([work])
         assert standing(on, "a") is Standing.SUSPECT
         order: list[str] = []
-        load = on.triton.itself("load")
+        load = on.triton.itself("request_load")
 
         async def noting(plan: Any, deadline: Deadline) -> None:
             order.append(plan.model_name)
             await load(plan, deadline)
 
-        on.triton.instead["load"] = noting
+        on.triton.instead["request_load"] = noting
         await _restarted(on)
         await until(lambda: len(order) == 3)
         assert order[2] == "a"
