@@ -1,7 +1,9 @@
 """A packed archive becomes a directory for a while, or nothing: none writes anything outside of it.
 
 tarfile reads the headers and its data filter judges names; what is written is written here, within
-bounds, and links come last, so that no path below the directory leads out of it before that.
+bounds, and links come last, so that no path below the directory leads out of it before that. Of
+headers that say more of the next one, tarfile reads any number into memory, and each within the one
+before: they are bounded where it reads them.
 """
 
 from __future__ import annotations
@@ -34,8 +36,10 @@ _OTHERS = {
 }
 _LONGEST_BEGIN = max(map(len, _OTHERS))
 _CHUNK = 256 * 1024
-#: The longest read of tarfile's own is that of an extended header; a path is 4 KiB at most.
-_LONGEST_HEADER = _MIB
+#: Of all headers of one member; a path is 4 KiB at most. And values that are said of all members.
+_LONGEST_HEADER, _MOST_GLOBAL = _MIB, 100
+#: What tarfile raises at headers that it cannot read, sentences of its own and Python's.
+_DAMAGED = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError)
 _BLOCK = 512
 #: Directories in one another; a SavedModel or a python package has some ten.
 _MOST_DEPTH = 100
@@ -88,7 +92,7 @@ def extract(path: Path, into: Path, limits: ExtractionLimits = LIMITS) -> None:
     try:
         with path.open("rb") as raw, _Bytes(path, raw, limits) as tar_bytes:
             _extract(path, tar_bytes, into, limits)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except _DAMAGED as error:
         raise PackedArchive(path, _sentence(path, error)) from error
 
 
@@ -114,8 +118,9 @@ class _Bytes:
         self._file = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if compressed else raw
         self.most_bytes = limits.most_bytes(packed)
         self._most = self.most_bytes + 4 * _BLOCK * limits.members
-        #: The last that was read.
+        #: The last that was read; and how much more tarfile may read of one member's headers.
         self.last = b""
+        self._of_headers: int | None = _LONGEST_HEADER
 
     def __enter__(self) -> _Bytes:
         return self
@@ -126,8 +131,22 @@ class _Bytes:
 
     def read(self, size: int) -> bytes:
         """Next bytes, fewer at the end only; raises PackedArchive beyond the bounds."""
-        if size > _LONGEST_HEADER:
-            raise PackedArchive(self._path, f"an extended header of {size} bytes is in it")
+        if self._of_headers is not None:
+            self._of_headers -= size
+            if self._of_headers < 0:
+                raise PackedArchive(
+                    self._path, f"a member's headers take more than {_LONGEST_HEADER} bytes"
+                )
+        return self._take(size)
+
+    @contextlib.contextmanager
+    def contents(self) -> Iterator[None]:
+        """What is read in the block is a member's contents; behind it the next one's headers."""
+        self._of_headers = None
+        yield
+        self._of_headers = _LONGEST_HEADER
+
+    def _take(self, size: int) -> bytes:
         self.last = self._file.read(size)
         self._at += len(self.last)
         if self._at > self._most:
@@ -140,7 +159,7 @@ class _Bytes:
 
     def seek(self, place: int) -> None:
         """Forward, by reading; tarfile goes back nowhere."""
-        while self._at < place and self.read(min(_CHUNK, place - self._at)):
+        while self._at < place and self._take(min(_CHUNK, place - self._at)):
             pass
 
 
@@ -157,12 +176,16 @@ def _extract(path: Path, tar_bytes: _Bytes, into: Path, limits: ExtractionLimits
             count += 1
             if count > limits.members:
                 raise PackedArchive(path, f"it has more than {limits.members} members")
-            tree.add(archive, member)
+            if len(archive.pax_headers) > _MOST_GLOBAL:
+                raise PackedArchive(path, f"it has more than {_MOST_GLOBAL} headers of all members")
+            with tar_bytes.contents():
+                tree.add(archive, member)
             archive.members.clear()  # type: ignore[attr-defined]  # they would pile up
     if any(tar_bytes.last):
         raise PackedArchive(path, "one of its headers is damaged")
-    while tar_bytes.read(_CHUNK):  # gzip's checksum stands at the end
-        pass
+    with tar_bytes.contents():
+        while tar_bytes.read(_CHUNK):  # gzip's checksum stands at the end
+            pass
     if not count:
         raise PackedArchive(path, "there are no files in it")
     tree.make_links()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -11,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ensemble_tools.archive.packed import ExtractionLimits, opened
 from ensemble_tools.errors import PackedArchive
+from tests.support.examples import examples
 
 SMALL = ExtractionLimits(total_bytes=10_000, members=20, ratio=50.0, ratio_from_bytes=5_000)
 
@@ -98,7 +102,7 @@ def test_a_directory_is_taken_as_it_is(tmp_path: Path) -> None:
         ([file(str(number)) for number in range(21)], "it has more than 20 members"),
         ([file("zeros", bytes(9_000))], "it takes more than"),
         ([file(f"{n}", os.urandom(6_000)) for n in range(2)], "it takes more than 10000 bytes"),
-        ([file("n" * 2_000_000)], "an extended header of"),
+        ([file("n" * 2_000_000)], "a member's headers take more than 1048576 bytes"),
         ([], "there are no files in it"),
     ],
 )
@@ -136,3 +140,77 @@ def test_damaged_archives(tmp_path: Path, fault: str) -> None:
     path.write_bytes(damaged[fault])
     with pytest.raises(PackedArchive, match=r"damaged|no archive"), opened(path):
         pass
+
+
+def header(kind: bytes, content: bytes, name: str = "x") -> bytes:
+    """One, and what it says of the next, in blocks."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(content)
+    return info.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+
+
+def record(key: str, value: str) -> bytes:
+    """Of an extended header: its own length stands before it."""
+    rest = len(f" {key}={value}\n")
+    length = next(n for n in range(rest, rest + 9) if len(str(n)) + rest == n)
+    return f"{length} {key}={value}\n".encode()
+
+
+_SPARSE = record("GNU.sparse.major", "1") + record("GNU.sparse.minor", "0")
+_HOLES = b"3000000\n" + b"1\n" * 3_000_000
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        header(tarfile.XGLTYPE, record("a", "b")) * 3000,
+        header(tarfile.XHDTYPE, record("a", "b")) * 1100,
+        header(tarfile.GNUTYPE_LONGNAME, b"name\0") * 1100,
+        header(tarfile.XHDTYPE, _SPARSE) + header(tarfile.REGTYPE, _HOLES),
+        header(tarfile.XHDTYPE, _SPARSE) + header(tarfile.REGTYPE, b"2\n1\n"),
+        header(tarfile.XHDTYPE, record("path", "a\0b")),
+        header(tarfile.XHDTYPE, record("size", "-1")),
+        header(tarfile.XHDTYPE, record("size", "9" * 30)),
+        header(tarfile.XGLTYPE, b"".join(record(f"key{n}", "v") for n in range(101))),
+    ],
+    ids=["global", "extended", "names", "holes", "few holes", "NUL", "less", "endless", "keys"],
+)
+def test_headers_that_are_read_within_each_other(tmp_path: Path, headers: bytes) -> None:
+    """However many, and whatever tarfile makes of them: one sentence, soon, and no memory."""
+    path = tmp_path / "shop.tar.gz"
+    path.write_bytes(gzip.compress(headers + header(tarfile.REGTYPE, b"abc") + bytes(1024)))
+    with pytest.raises(PackedArchive), opened(path):
+        pass
+
+
+def test_headers_that_archives_have(tmp_path: Path) -> None:
+    """A comment of all members, as git writes it, and a file larger than headers may be."""
+    content = os.urandom(3_000_000)
+    path = tmp_path / "shop.tar"
+    path.write_bytes(
+        header(tarfile.XGLTYPE, record("comment", "c" * 40))
+        + header(tarfile.XHDTYPE, record("path", "d/" + "n" * 200))
+        + header(tarfile.REGTYPE, content)
+        + bytes(1024)
+    )
+    with opened(path) as directory:
+        assert (directory / "d" / ("n" * 200)).read_bytes() == content
+
+
+@settings(
+    max_examples=examples(200),
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.binary(max_size=512), st.binary(max_size=1500))
+def test_random_blocks_with_good_checksums(block: bytes, rest: bytes) -> None:
+    """They come out below their directory or are refused; nothing else is raised."""
+    start = bytearray(block.ljust(512, b"\0"))
+    start[148:156] = b" " * 8
+    start[148:156] = b"%06o\0 " % sum(start)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "shop.tar")
+        path.write_bytes(bytes(start) + rest.ljust(1536, b"\0") + bytes(1024))
+        with contextlib.suppress(PackedArchive, OSError), opened(path):
+            pass
+        assert [one.name for one in Path(place).iterdir()] == ["shop.tar"]
