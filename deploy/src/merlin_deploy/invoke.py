@@ -23,7 +23,7 @@ from merlin_deploy.account import Account
 from merlin_deploy.archives.aliases import list_names, read_aliases, read_place, require_target
 from merlin_deploy.config.sections import Config
 from merlin_deploy.errors import CallRefused, DeployError, Refused, Unreachable
-from merlin_deploy.refusals import FOREIGN, code_of, one_line, refusal_of
+from merlin_deploy.refusals import FOREIGN, Rule, code_of, find_rule, one_line, refusal_of
 from merlin_deploy.terminal import show_bytes, show_count, show_ms
 
 JSON_TYPE = "application/json"
@@ -288,53 +288,43 @@ def _translated(account: Account, target: Target) -> Iterator[None]:
         raise refusal_of_invocation(error, target, account.region) from error
 
 
-@dataclass(frozen=True)
-class _Refusal:
-    """AWS's code, in lower case, and message; the sentence on them."""
-
-    codes: tuple[str, ...]
-    sentence: str
-    message: re.Pattern[str] = re.compile("")
-
-
-_VALIDATION = ("validationerror", "validationexception")
-#: The first that fits.
+_VALIDATION = r"(?i)^validation(error|exception)$"
 _REFUSALS = (
-    _Refusal(
-        ("modelnotreadyexception",),
+    Rule(
         "{target} is not ready: it is still being downloaded or loaded, and that goes on; ask "
         "again in some seconds ({words})",
+        code=r"(?i)^modelnotreadyexception$",
     ),
-    _Refusal(
-        _VALIDATION,
+    Rule(
         "there is no endpoint {endpoint} ({words}); `up CONFIG.toml` makes it",
-        re.compile(r"Endpoint \S+ of account \d+ not found"),
+        code=_VALIDATION,
+        words=r"Endpoint \S+ of account \d+ not found",
     ),
-    _Refusal(
-        _VALIDATION,
+    Rule(
         "the endpoint does not get the archive {target} ({words}); `put` uploads it, and `policy "
         "CONFIG.toml` prints what the role needs to read it",
-        re.compile(r"Failed to download model data"),
+        code=_VALIDATION,
+        words=r"Failed to download model data",
     ),
-    _Refusal(
-        _VALIDATION,
+    Rule(
         "the endpoint {endpoint} is not of the kind that CONFIG.toml says ({words}); look at "
         "endpoint.single_model, or `up` again",
-        re.compile(r"target model header|TARGET_MODEL_HEADER", re.IGNORECASE),
+        code=_VALIDATION,
+        words=r"(?i)target model header|TARGET_MODEL_HEADER",
     ),
-    _Refusal(
-        ("throttlingexception", "toomanyrequestsexception"),
+    Rule(
         "{target}: AWS takes no more requests at this rate ({words}); send fewer at once, or ask "
         "for a higher quota of InvokeEndpoint",
+        code=r"(?i)^(throttlingexception|toomanyrequestsexception)$",
     ),
-    _Refusal(
-        ("serviceunavailable",),
+    Rule(
         "{target}: no instance takes the request ({words}); ask again, and look at `status`: more "
         "instances, if that happens often",
+        code=r"(?i)^serviceunavailable$",
     ),
-    _Refusal(
-        ("modelstreamerror", "internalstreamfailure"),
+    Rule(
         "{target}: the answer broke off while it came ({words}); ask again",
+        code=r"(?i)^(modelstreamerror|internalstreamfailure)$",
     ),
 )
 
@@ -351,11 +341,10 @@ def refusal_of_invocation(error: Exception, target: Target, region: str) -> Depl
     code, words = code_of(error), one_line(error.response.get("Error", {}).get("Message", ""))
     if code == "ModelError":
         return CallRefused(_explain_model_error(error.response, target, words), code)
-    for row in _REFUSALS:
-        if code.lower() in row.codes and row.message.search(words):
-            endpoint = target.endpoint_name
-            sentence = row.sentence.format(target=target, endpoint=endpoint, words=words)
-            return CallRefused(sentence, code)
+    if (rule := find_rule(_REFUSALS, error, code, words)) is not None:
+        endpoint = target.endpoint_name
+        sentence = rule.sentence.format(target=target, endpoint=endpoint, words=words)
+        return CallRefused(sentence, code)
     return refusal_of(error, _ASKED, region)
 
 

@@ -87,7 +87,7 @@ class Arns:
 
     @property
     def place(self) -> Place:
-        """Location archives lie."""
+        """Where archives lie."""
         return read_place(self.config.endpoint.archives)
 
     @property

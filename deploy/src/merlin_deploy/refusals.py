@@ -8,6 +8,7 @@ tokens are taken out of every message.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from botocore.exceptions import (
@@ -89,43 +90,63 @@ _QUOTAS = re.compile(r"(ResourceLimitExceeded|LimitExceeded|QuotaExceeded|TooMan
 
 
 @dataclass(frozen=True)
-class _Distrust:
-    """AWS does not trust the caller. Its message is not shown, since it has the request in it."""
+class Rule:
+    """What a sentence is about: errors of these classes, with such a code and such words.
 
-    codes: re.Pattern[str]
+    Codes and words are expressions that are searched for.
+    """
+
     sentence: str
-    words: re.Pattern[str] = re.compile("")
+    code: str = ""
+    words: str = ""
+    errors: tuple[type[Exception], ...] = (Exception,)
+    refusal: type[DeployError] = Unreachable
 
 
-#: The first that fits. Signature Version 4, "Troubleshooting"; S3, "List of error codes".
+def find_rule(
+    rules: Iterable[Rule], error: Exception, code: str = "", words: str = ""
+) -> Rule | None:
+    """The first that fits."""
+    for rule in rules:
+        if (
+            isinstance(error, rule.errors)
+            and re.search(rule.code, code)
+            and re.search(rule.words, words)
+        ):
+            return rule
+    return None
+
+
+#: AWS does not trust the caller. Its message is not shown, since it has the request in it.
+#: Signature Version 4, "Troubleshooting"; S3, "List of error codes".
 _DISTRUSTS = (
-    _Distrust(
-        re.compile(r"RequestTimeTooSkewed|RequestInTheFuture|RequestExpired"),
+    Rule(
         "this machine's clock is minutes away from AWS's; set it",
+        code=r"RequestTimeTooSkewed|RequestInTheFuture|RequestExpired",
     ),
-    _Distrust(
-        re.compile(r"Signature|AuthFailure"),
+    Rule(
         "this machine's clock is minutes away from AWS's; set it",
-        re.compile(r"Signature (expired|not yet current)|skew"),
+        code=r"Signature|AuthFailure",
+        words=r"Signature (expired|not yet current)|skew",
     ),
-    _Distrust(
-        re.compile(r"ExpiredToken|TokenRefreshRequired"),
+    Rule(
         "the credentials have expired; get new ones, as `aws sso login` does",
+        code=r"ExpiredToken|TokenRefreshRequired",
     ),
-    _Distrust(
-        re.compile(r"InvalidClientTokenId|UnrecognizedClient|InvalidAccessKeyId|InvalidToken"),
+    Rule(
         "AWS does not know the credentials in the region {region}; look at AWS_PROFILE, or "
         "AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN, and whether the account has that region enabled",
+        code=r"InvalidClientTokenId|UnrecognizedClient|InvalidAccessKeyId|InvalidToken",
     ),
-    _Distrust(
-        re.compile(r"SignatureDoesNotMatch|InvalidSignature"),
+    Rule(
         "the secret key is not that of the key id, or something on the way changed the request; "
         "look at AWS_SECRET_ACCESS_KEY, and at proxies",
+        code=r"SignatureDoesNotMatch|InvalidSignature",
     ),
-    _Distrust(
-        re.compile(r"IncompleteSignature|MissingAuthenticationToken|^AuthorizationHeader"),
+    Rule(
         "the request is not signed as AWS expects it; look at AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL "
         "and proxies",
+        code=r"IncompleteSignature|MissingAuthenticationToken|^AuthorizationHeader",
     ),
 )
 _MISSING = frozenset(
@@ -155,20 +176,12 @@ _BUSY = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class _OnTheWay:
-    """Errors that come before AWS's answer."""
-
-    errors: tuple[type[Exception], ...]
-    refusal: type[DeployError]
-    sentence: str
-    text: re.Pattern[str] = re.compile("")
-
-
-#: The first that fits.
+#: Errors that come before AWS's answer.
 _ON_THE_WAY = (
-    _OnTheWay(
-        (
+    Rule(
+        "there are no credentials that AWS would take ({words}); set AWS_PROFILE, or "
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        errors=(
             NoCredentialsError,
             PartialCredentialsError,
             CredentialRetrievalError,
@@ -177,45 +190,35 @@ _ON_THE_WAY = (
             SSOError,
             LoginError,
         ),
-        Unreachable,
-        "there are no credentials that AWS would take ({words}); set AWS_PROFILE, or "
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     ),
-    _OnTheWay(
-        (NoRegionError,),
-        Unreachable,
-        "no region is given: set endpoint.region, or AWS_REGION",
-    ),
-    _OnTheWay(
-        (Exception,),
-        Unreachable,
+    Rule("no region is given: set endpoint.region, or AWS_REGION", errors=(NoRegionError,)),
+    # http.client's words, which show the header: a key or a token.
+    Rule(
         "{asked}: a key or a token has a character that no header can have, such as a line's end; "
         "look at AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN",
-        # http.client's words, which show the header: a key or a token.
-        re.compile(r"Invalid header value|bytes pattern on a string-like"),
+        words=r"Invalid header value|bytes pattern on a string-like",
     ),
-    _OnTheWay(
-        (SSLError,),
-        Unreachable,
+    Rule(
         "{asked}: no TLS with the region {region} ({words}); look at AWS_CA_BUNDLE, "
         "AWS_ENDPOINT_URL and proxies",
+        errors=(SSLError,),
     ),
-    _OnTheWay(
-        (ProxyConnectionError, InvalidProxiesConfigError),
-        NoAnswer,
+    Rule(
         "{asked}: the proxy does not let it through ({words}); look at HTTPS_PROXY, HTTP_PROXY and "
         "NO_PROXY; nothing is lost, ask again",
+        errors=(ProxyConnectionError, InvalidProxiesConfigError),
+        refusal=NoAnswer,
     ),
-    _OnTheWay(
-        (ResponseStreamingError, IncompleteReadError, FlexibleChecksumError, HTTPError),
-        NoAnswer,
+    Rule(
         "{asked}: the answer broke off ({words}); look at the network; nothing is lost, ask again",
+        errors=(ResponseStreamingError, IncompleteReadError, FlexibleChecksumError, HTTPError),
+        refusal=NoAnswer,
     ),
-    _OnTheWay(
-        (ConnectionError, HTTPClientError),
-        NoAnswer,
+    Rule(
         "{asked}: no answer from the region {region} ({words}); look at the region's name, "
         "AWS_ENDPOINT_URL and the network; nothing is lost, ask again",
+        errors=(ConnectionError, HTTPClientError),
+        refusal=NoAnswer,
     ),
 )
 
@@ -242,9 +245,8 @@ def refusal_of(error: Exception, asked: str, region: str) -> DeployError:
     words = one_line(error)
     if isinstance(error, ResponseParserError):
         return no_aws(asked, words)
-    for row in _ON_THE_WAY:
-        if isinstance(error, row.errors) and row.text.search(str(error)):
-            return row.refusal(row.sentence.format(asked=asked, region=region, words=words))
+    if (rule := find_rule(_ON_THE_WAY, error, words=str(error))) is not None:
+        return rule.refusal(rule.sentence.format(asked=asked, region=region, words=words))
     if isinstance(error, BotoCoreError):
         return CallRefused(f"{asked}: {words}", type(error).__name__)
     return Unreachable(
@@ -263,9 +265,8 @@ def no_aws(asked: str, words: str) -> NoAnswer:
 
 def _refusal_of_answer(error: ClientError, asked: str, region: str) -> DeployError:
     code, words = code_of(error), _words(error)
-    for distrust in _DISTRUSTS:
-        if distrust.codes.search(code) and distrust.words.search(words):
-            return Unreachable(f"{asked} ({code}): {distrust.sentence.format(region=region)}")
+    if (rule := find_rule(_DISTRUSTS, error, code, words)) is not None:
+        return Unreachable(f"{asked} ({code}): {rule.sentence.format(region=region)}")
     # Before quotas: RequestLimitExceeded is about calls, not about what they make.
     if _BUSY.search(code):
         return NoAnswer(

@@ -114,7 +114,7 @@ def test_who_can_do_something(status: int, cure: str) -> None:
         "the model 'a' is not loaded: tritonserver died or stood still twice",
     ],
 )
-def test_an_archive_that_does_not_load_is_no_explain_stop_the_request(sentence: str) -> None:
+def test_an_archive_that_does_not_load_is_no_fault_of_the_request(sentence: str) -> None:
     said = of_model(400, json.dumps({"error": sentence}))
     assert said.endswith(
         "; correct the archive and `put` it again, or take an image that has what it needs"
@@ -126,7 +126,7 @@ def test_an_archive_that_does_not_load_is_no_explain_stop_the_request(sentence: 
     "sentence",
     ["the model m failed at this request: no", "the field `/a: b`: found 3", "no model /x: y"],
 )
-def test_a_request_that_is_refused_is_no_explain_stop_the_archive(sentence: str) -> None:
+def test_a_request_that_is_refused_is_no_fault_of_the_archive(sentence: str) -> None:
     assert of_model(400, json.dumps({"error": sentence})).endswith("; correct the request")
 
 
