@@ -194,7 +194,8 @@ def wait_until_settled(job: Job, *, appears: bool = False) -> Description | None
     """The endpoint once its status does not change any more; None once it is gone.
 
     appears: it was made a moment ago, and AWS may not show it yet. A network outage of some minutes
-    ends nothing. Raises DeploymentFailed after the job's timeout: the endpoint goes on changing.
+    ends nothing, and each change is told, which boto3's waiters do not do. Raises DeploymentFailed
+    after the job's timeout: the endpoint goes on changing.
     """
     start = seen = time.monotonic()
     told = ""
