@@ -19,14 +19,14 @@ from botocore import xform_name
 from botocore.session import get_session
 
 from merlin_simulator.api.runtime_api import make_runtime_routes
-from merlin_simulator.control.cloudwatch.operations import MOTOS
+from merlin_simulator.control.cloudwatch.service import MOTOS
 
 _CONTROL = Path(__file__).parents[1] / "src/merlin_simulator/control"
 #: Where each service's table of operations is: a file and the function that returns it.
 _TABLES = {
-    "sagemaker": ("sagemaker/operations.py", "make_operations"),
-    "application-autoscaling": ("autoscaling/room.py", "operations"),
-    "cloudwatch": ("cloudwatch/operations.py", "make_operations"),
+    "sagemaker": ("sagemaker/endpoints.py", "make_operations"),
+    "application-autoscaling": ("autoscaling/service.py", "operations"),
+    "cloudwatch": ("cloudwatch/service.py", "make_operations"),
 }
 SERVICES = ("sagemaker", "sagemaker-runtime", "application-autoscaling", "cloudwatch")
 WIDTH = 100

@@ -20,8 +20,7 @@ from docker.models.containers import Container
 
 from merlin_simulator.errors import ImageUnavailable
 from merlin_simulator.runners.containers import ContainerLife
-from merlin_simulator.runners.engine import connect
-from merlin_simulator.runners.images import Asked, Images
+from merlin_simulator.runners.images import Asked, Images, connect
 from simulator.tests.support.control_plane import IMAGE, ROLE, ControlPlane, control_plane
 from tests.docker.engine import ASK_TIMEOUT_S
 from tests.docker.registry import running_registry

@@ -12,7 +12,7 @@ from starlette.routing import Mount
 
 from merlin_simulator.api.runtime_api import UnknownOperation, make_runtime_routes
 from merlin_simulator.errors import EndpointNotFound
-from merlin_simulator.hosting.endpoint import Endpoint
+from merlin_simulator.hosting import Endpoint
 from merlin_simulator.watch.cloudwatch import CloudWatchMetrics, make_metrics_routes
 from merlin_simulator.watch.page_routes import make_page_routes
 

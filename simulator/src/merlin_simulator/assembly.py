@@ -14,16 +14,13 @@ from urllib.parse import urlsplit
 
 from merlin_simulator.app import Runner
 from merlin_simulator.archives.model_disk import ModelDisk
-from merlin_simulator.archives.store import ArchiveStore
-from merlin_simulator.hosting.endpoint import Endpoint, Share
-from merlin_simulator.hosting.fleet import Fleet
-from merlin_simulator.hosting.variant import Variant
+from merlin_simulator.archives.stores import ArchiveStore
+from merlin_simulator.hosting import Endpoint, Fleet, Share, Variant
 from merlin_simulator.instance.container_client import ContainerClient
 from merlin_simulator.instance.holdings import Budget, Holdings
 from merlin_simulator.instance.instance import Instance
 from merlin_simulator.rules import Rules
-from merlin_simulator.runners.attached import AttachedInstances
-from merlin_simulator.runners.attachment import Attachment
+from merlin_simulator.runners.attached import AttachedInstances, Attachment
 from merlin_simulator.runners.kept import KeptInstance
 from merlin_simulator.runners.processes import CHECKOUT, OUR_CONTAINER, ProcessLives
 from merlin_simulator.watch.events import EventLog

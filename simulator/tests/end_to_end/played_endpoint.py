@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 
 from merlin_simulator.watch.events import EventLog
 from merlin_simulator.watch.page_routes import HEARTBEAT_S, make_page_routes
-from merlin_simulator.watch.view import (
+from merlin_simulator.watch.state import (
     EndpointView,
     InstanceState,
     InstanceView,

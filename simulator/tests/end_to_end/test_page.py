@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from merlin_simulator.watch.events import Event, EventLog
-from merlin_simulator.watch.view import InstanceState, ModelState
+from merlin_simulator.watch.state import InstanceState, ModelState
 from simulator.tests.end_to_end.page_driver import (
     Browser,
     BrowserFailed,

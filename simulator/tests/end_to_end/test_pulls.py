@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from merlin_simulator.errors import ImageUnavailable
-from merlin_simulator.runners.engine import connect
-from merlin_simulator.runners.images import Asked, Images
+from merlin_simulator.runners.images import Asked, Images, connect
 from simulator.tests.support.control_plane import IMAGE, ROLE
 from tests.support.docker_engine import FakeEngine, fake_engine
 

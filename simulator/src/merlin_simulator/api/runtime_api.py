@@ -27,16 +27,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from merlin_simulator.api.event_stream import MEDIA_TYPE, exception, payload_parts
-from merlin_simulator.api.runtime_request import (
+from merlin_simulator.api.wire import (
+    MEDIA_TYPE,
     STREAM_FIELDS,
     WHOLE_FIELDS,
     Field,
     Played,
+    WireError,
     accept,
+    exception,
     named_target_model,
+    payload_parts,
+    stream_error,
+    unknown_operation,
+    wire_error,
 )
-from merlin_simulator.api.wire_errors import WireError, stream_error, unknown_operation, wire_error
 from merlin_simulator.errors import EndpointNotFound, InvalidRequest, SimulatorError
 from merlin_simulator.instance.requests import ContainerAnswer, Invocation, Parts, StreamedAnswer
 from merlin_simulator.rules import Rules

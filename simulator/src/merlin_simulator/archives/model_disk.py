@@ -19,9 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from merlin_simulator.archives.archive_faults import NotExtractable
-from merlin_simulator.archives.extraction import extract
-from merlin_simulator.archives.store import ArchiveStore
+from merlin_simulator.archives.extraction import NotExtractable, extract
+from merlin_simulator.archives.stores import ArchiveStore
 from merlin_simulator.errors import ArchiveUnusable, PlatformFailed, SimulatorError
 from merlin_simulator.rules import ExtractionLimits
 from merlin_simulator.watch.events import Value

@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
-from merlin_simulator.archives.store import CHUNK, SUFFIX, save
+from merlin_simulator.archives.stores import CHUNK, SUFFIX, save
 from merlin_simulator.errors import ArchiveUnavailable, PlatformFailed
 
 CONNECT_TIMEOUT_S = 5.0

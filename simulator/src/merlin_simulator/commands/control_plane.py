@@ -24,10 +24,9 @@ from merlin_simulator.control.moto import running
 from merlin_simulator.control.plane import Plane, Setup
 from merlin_simulator.control.records import held, newest_time
 from merlin_simulator.errors import SimulatorError
-from merlin_simulator.runners.leftovers import end_left, note
+from merlin_simulator.runners.kept import end_left, note
 from merlin_simulator.same_origin import Hosts
-from merlin_simulator.watch.console import make_console, tell_event
-from merlin_simulator.watch.events import Event, EventLog
+from merlin_simulator.watch.events import Event, EventLog, make_console, tell_event
 
 #: Of the service model: the types that a variant may have.
 _INSTANCE_TYPE = "ProductionVariantInstanceType"

@@ -8,17 +8,16 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from merlin_simulator.archives.store import ArchiveStore
+from merlin_simulator.archives.stores import ArchiveStore
 from merlin_simulator.assembly import Parts, Wanted
 from merlin_simulator.commands.machine_options import DOCKER, HERE
 from merlin_simulator.control.production import MakeMachine, Wish
 from merlin_simulator.errors import InvalidRequest
-from merlin_simulator.hosting.fleet import Machine
+from merlin_simulator.hosting import Machine
 from merlin_simulator.watch.events import EventLog
 
 if TYPE_CHECKING:
-    from merlin_simulator.runners.engine import Engine
-    from merlin_simulator.runners.images import Images
+    from merlin_simulator.runners.images import Engine, Images
 
 
 @contextmanager
@@ -38,8 +37,7 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
             "Image says what runs"
         )
     # docker: processes do without.
-    from merlin_simulator.runners.engine import connect
-    from merlin_simulator.runners.images import Images
+    from merlin_simulator.runners.images import Images, connect
 
     engine = connect(None)
     try:
@@ -51,7 +49,7 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
 
 
 def _clear(engine: Engine) -> None:
-    from merlin_simulator.runners.engine import TROUBLE
+    from merlin_simulator.runners.images import TROUBLE
 
     with suppress(*TROUBLE):
         engine.remove_own()

@@ -14,17 +14,15 @@ from functools import partial
 from pathlib import Path
 
 from merlin_simulator.app import Runner, build_app
-from merlin_simulator.archives.sources import open_archives
-from merlin_simulator.archives.store import SUFFIX, ArchiveStore
+from merlin_simulator.archives.stores import SUFFIX, ArchiveStore, open_archives
 from merlin_simulator.assembly import Wanted, assemble
 from merlin_simulator.commands.serving import Failures, listen, make_url, serve_app
 from merlin_simulator.commands.up_options import read_rules
 from merlin_simulator.errors import SimulatorError
-from merlin_simulator.hosting.endpoint import Endpoint
+from merlin_simulator.hosting import Endpoint
 from merlin_simulator.instance.holdings import Budget
 from merlin_simulator.same_origin import Hosts
-from merlin_simulator.watch.console import make_console
-from merlin_simulator.watch.events import Event, EventLog
+from merlin_simulator.watch.events import Event, EventLog, make_console
 
 
 def play(options: argparse.Namespace) -> int:

@@ -6,10 +6,10 @@ import argparse
 import os
 from pathlib import Path
 
-from merlin_simulator.api.wire_errors import REGION
+from merlin_simulator.api.wire import REGION
 from merlin_simulator.commands.machine_options import add_machine_options
 from merlin_simulator.commands.up_options import add_rules_options, read_port
-from merlin_simulator.control.sagemaker.quotas import DEFAULT_MOST
+from merlin_simulator.control.sagemaker.resources import DEFAULT_MOST
 from merlin_simulator.interrupts import leaving_at_once
 from merlin_simulator.sizes import read_room
 

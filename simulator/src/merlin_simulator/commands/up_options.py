@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from merlin_simulator.rules import MIB, CacheSetting, Rules, WithoutMemory
-from merlin_simulator.runners.attachment import Attachment, read_attachment
+from merlin_simulator.runners.attached import Attachment, read_attachment
 from merlin_simulator.sizes import read_room, read_size
 
 _DEFAULTS = Rules()

@@ -27,8 +27,7 @@ from merlin_simulator.control.errors import (
     SimulatorFailed,
     Unserializable,
 )
-from merlin_simulator.control.members import known_members
-from merlin_simulator.control.validation import check_members
+from merlin_simulator.control.validation import check_members, known_members
 from merlin_simulator.errors import SimulatorError
 
 _logger = logging.getLogger(__name__)

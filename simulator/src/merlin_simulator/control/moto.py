@@ -20,10 +20,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 from yarl import URL
 
-from merlin_simulator.archives.moto_server import create_app, run_moto
-from merlin_simulator.control.aws_errors import make_error
+from merlin_simulator.archives.local_s3 import create_app, run_moto
 from merlin_simulator.control.caller import operation_of, signed
-from merlin_simulator.control.managed_policies import read_late
+from merlin_simulator.control.errors import make_error
+from merlin_simulator.control.iam import read_late
 from merlin_simulator.control.s3_names import find_odd_name
 
 _logger = logging.getLogger(__name__)
@@ -60,8 +60,7 @@ def running(scratch: Path, state: Path | None = None) -> Iterator[str]:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
     from merlin_simulator.control.kept.application import Application
-    from merlin_simulator.control.kept.objects import stored_on
-    from merlin_simulator.control.kept.shelf import Shelf
+    from merlin_simulator.control.kept.s3 import Shelf, stored_on
 
     # What scripts attach to their roles, AmazonSageMakerFullAccess first of all.
     default_user_config["iam"]["load_aws_managed_policies"] = True

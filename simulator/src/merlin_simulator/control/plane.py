@@ -1,4 +1,4 @@
-"""The control plane's parts, joined: the only place where they are built."""
+"""The control plane: all services behind one port."""
 
 from __future__ import annotations
 
@@ -8,41 +8,107 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from merlin_simulator.api.runtime_api import UnknownOperation, make_runtime_routes
-from merlin_simulator.control.autoscaling.room import Autoscaling
+from merlin_simulator.control.autoscaling.service import Autoscaling
+from merlin_simulator.control.caller import signed
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.service import CloudWatch
 from merlin_simulator.control.cloudwatch.store import MetricStore
 from merlin_simulator.control.container_logs import ContainerLogs, make_logs_client
-from merlin_simulator.control.ecr.images import RegistryImages
-from merlin_simulator.control.ecr.registry import Registry
-from merlin_simulator.control.front import Api, Front
+from merlin_simulator.control.ecr import Registry, RegistryImages
+from merlin_simulator.control.errors import make_error
 from merlin_simulator.control.json_api import JsonApi, read_service_model
 from merlin_simulator.control.moto import Moto
-from merlin_simulator.control.overview.endpoint_pages import EndpointPages
-from merlin_simulator.control.overview.overview import Overview
-from merlin_simulator.control.overview.routes import make_overview_routes
-from merlin_simulator.control.overview.traffic import Traffic
-from merlin_simulator.control.production import MakeMachine, Productions
+from merlin_simulator.control.overview import EndpointPages, Overview, Traffic, make_overview_routes
+from merlin_simulator.control.production import MakeMachine, Productions, WatchedEndpoints
 from merlin_simulator.control.records import Records
-from merlin_simulator.control.sagemaker.endpoint_configs import EndpointConfigs
-from merlin_simulator.control.sagemaker.endpoints import Endpoints
-from merlin_simulator.control.sagemaker.models import Models
-from merlin_simulator.control.sagemaker.operations import make_operations
-from merlin_simulator.control.sagemaker.quotas import Quotas
-from merlin_simulator.control.sagemaker.tags import Tags
+from merlin_simulator.control.sagemaker.endpoints import Endpoints, make_operations
+from merlin_simulator.control.sagemaker.resources import EndpointConfigs, Models, Quotas, Tags
 from merlin_simulator.control.scaling_alarms import ScalingAlarms
-from merlin_simulator.control.watched import WatchedEndpoints
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
+
+#: What X-Amz-Target begins with, for the services that are carried out here.
+_TARGETS = {
+    "SageMaker": "sagemaker",
+    "AnyScaleFrontendService": "application-autoscaling",
+    "GraniteServiceVersion20100801": "monitoring",
+    "AmazonEC2ContainerRegistry_V20150921": "ecr",
+}
+#: Services whose older clients send no target: they are known by the signature.
+_BY_SIGNATURE = frozenset({"monitoring"})
+#: How the names of calls begin that change nothing.
+_READS = ("Get", "List", "Describe")
+_PAGES = ("/simulator", "/metrics")
+
+
+class Api(Protocol):
+    """A service that is carried out here."""
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send, region: str) -> None:
+        """Answer one request of this service."""
+        ...
+
+
+class Front:
+    """apis: the services carried out here, by signing name; own: runtime API and page."""
+
+    def __init__(self, own: ASGIApp, apis: Mapping[str, Api], moto: ASGIApp, region: str) -> None:
+        self._own, self._apis, self._moto, self._region = own, apis, moto, region
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._own(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if _changes_by_a_link(scope):
+            await _refuse_link(headers)(scope, receive, send)
+            return
+        caller = signed(headers, scope["query_string"].decode("latin-1"))
+        service = _TARGETS.get(headers.get("x-amz-target", "").rpartition(".")[0], "")
+        if not service and caller is not None and caller.service in _BY_SIGNATURE:
+            service = caller.service
+        if service in self._apis:
+            region = caller.region if caller else self._region
+            await self._apis[service].answer(scope, receive, send, region)
+        elif _is_own(scope, caller.service if caller else None):
+            await self._own(scope, receive, send)
+        else:
+            await self._moto(scope, receive, send)
+
+
+def _changes_by_a_link(scope: Scope) -> bool:
+    """Whether a GET would change something: clients of AWS post, an image of any page does not."""
+    if scope["method"] not in ("GET", "HEAD"):
+        return False
+    actions = parse_qs(scope["query_string"].decode("latin-1")).get("Action", ())
+    return not all(action.startswith(_READS) for action in actions)
+
+
+def _refuse_link(headers: Headers) -> Response:
+    words = "A GET changes nothing here: send the call as a POST, as AWS's clients do."
+    answer = make_error(headers, None, 400, "InvalidAction", words)
+    return Response(answer.body, answer.status, answer.headers)
+
+
+def _is_own(scope: Scope, service: str | None) -> bool:
+    path: str = scope["path"]
+    if path.startswith("/endpoints/"):
+        return service in (None, "sagemaker")
+    if service is not None:
+        return False
+    return path.startswith(_PAGES) or (path == "/" and scope["method"] == "GET")
+
 
 #: Between two looks at the memory of each instance: what the page draws.
 _GAUGE_EVERY_S = 1.0

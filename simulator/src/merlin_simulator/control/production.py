@@ -1,29 +1,70 @@
-"""What a variant of an endpoint configuration is deployed as: its archives, rules and instances."""
+"""The instances behind endpoints: types, fleets, and what each is told to be."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from merlin_simulator.archives.s3 import S3Archives
-from merlin_simulator.archives.store import ArchiveStore
+from merlin_simulator.archives.stores import ArchiveStore
+from merlin_simulator.control.cloudwatch.published import Page, page_of
 from merlin_simulator.control.container_logs import ContainerLogs
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.instance_types import memory_of
-from merlin_simulator.control.roles import check_role
+from merlin_simulator.control.iam import check_role
 from merlin_simulator.control.sagemaker.deployment import Production
-from merlin_simulator.control.sagemaker.models import container_of
-from merlin_simulator.hosting.fleet import Fleet, Machine
-from merlin_simulator.hosting.variant import Variant
+from merlin_simulator.control.sagemaker.endpoints import Endpoints
+from merlin_simulator.control.sagemaker.resources import container_of
+from merlin_simulator.hosting import Fleet, Machine, Variant
 from merlin_simulator.instance.holdings import Budget
 from merlin_simulator.rules import GIB, CacheSetting, Rules
 from merlin_simulator.threads import run_in_thread
 from merlin_simulator.watch.events import EventLog
+from merlin_simulator.watch.state import EndpointView, InstanceState
+
+#: GiB for each vCPU.
+_FAMILIES = {
+    "c4": 1.875, "c5": 2, "c5d": 2, "c6i": 2, "c6id": 2, "c6g": 2, "c6gd": 2, "c6gn": 2,
+    "c7i": 2, "c7g": 2, "c8g": 2, "inf1": 2, "inf2": 4,
+    "m4": 4, "m5": 4, "m5d": 4, "m6i": 4, "m6id": 4, "m6g": 4, "m6gd": 4, "m7i": 4, "m8g": 4,
+    "g4dn": 4, "g5": 4, "g6": 4, "g6e": 8, "gr6": 8, "r5": 8, "r5d": 8, "r6i": 8, "r6id": 8,
+    "r6g": 8, "r6gd": 8, "r7i": 8, "r8g": 8, "p2": 15.25, "p3": 7.625,
+}  # fmt: skip
+_SIZES = {"medium": 1, "large": 2, "xlarge": 4}
+#: Types of which the two do not tell it, in GiB.
+_OTHERS = {"ml.t2.medium": 4.0, "ml.t2.large": 8.0, "ml.t2.xlarge": 16.0, "ml.t2.2xlarge": 32.0}
+_OTHER_CORES = {"ml.t2.medium": 2, "ml.t2.large": 2, "ml.t2.xlarge": 4, "ml.t2.2xlarge": 8}
+_NAME = re.compile(r"ml\.(?P<family>[a-z0-9]+)\.(?P<many>\d*)(?P<size>medium|large|xlarge)")
+
+
+def memory_of(instance_type: str) -> int | None:
+    """Bytes; None where the type's memory is not known here."""
+    if instance_type in _OTHERS:
+        return int(_OTHERS[instance_type] * GIB)
+    found = _NAME.fullmatch(instance_type)
+    if found is None or found["family"] not in _FAMILIES:
+        return None
+    return int(_FAMILIES[found["family"]] * _SIZES[found["size"]] * int(found["many"] or 1) * GIB)
+
+
+def count_cores(instance_type: str) -> int | None:
+    """vCPUs; None where the type is not known here."""
+    if instance_type in _OTHER_CORES:
+        return _OTHER_CORES[instance_type]
+    found = _NAME.fullmatch(instance_type)
+    if found is None or found["family"] not in _FAMILIES:
+        return None
+    return _SIZES[found["size"]] * int(found["many"] or 1)
+
+
+def list_families() -> list[str]:
+    """Of the types that are known here."""
+    return sorted(_FAMILIES)
+
 
 #: Environment of SageMaker's contract that is the platform's to set.
 _THE_PLATFORMS = ("SAGEMAKER_MULTI_MODEL", "SAGEMAKER_BIND_TO_PORT")
@@ -186,3 +227,37 @@ def _rules(rules: Rules, variant: Mapping[str, Any], container: Mapping[str, Any
     cache = container.get("MultiModelConfig", {}).get("ModelCacheSetting", rules.cache.value)
     startup_s = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", rules.startup_s)
     return replace(rules, cache=CacheSetting(cache), startup_s=float(startup_s))
+
+
+class WatchedEndpoints:
+    """Those that answer."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+
+    def views(self) -> Iterator[EndpointView]:
+        """The endpoints as they stand now."""
+        for played in self._endpoints.played():
+            if played.deployment.endpoint is not None:
+                yield played.deployment.endpoint.view()
+
+    def in_service(self, endpoint_name: str, variant: str) -> int:
+        """How many instances a variant has in service."""
+        played = self._endpoints.look(endpoint_name)
+        production = None if played is None else played.deployment.productions.get(variant)
+        return 0 if production is None else production.fleet.in_service
+
+    def pages(self) -> Iterator[Page]:
+        """Where the instances in service have their own metrics."""
+        for played in self._endpoints.played():
+            config = played.record.get("MetricsConfig")
+            for variant, production in played.deployment.productions.items():
+                model = played.record["Models"].get(production.config["ModelName"])
+                found = None if model is None else page_of(container_of(model), config)
+                if found is None:
+                    continue
+                path, every_s = found
+                for instance in production.fleet.variant.instances:
+                    if instance.state is InstanceState.IN_SERVICE:
+                        url = instance.client.url.rstrip("/") + path
+                        yield Page(played.name, variant, instance.name, url, every_s)

@@ -8,15 +8,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from merlin_simulator.control.autoscaling.datapoints import by_the_minute
 from merlin_simulator.control.autoscaling.decision import (
     IN_DATAPOINTS,
     IN_SHARE,
     OUT_DATAPOINTS,
     Side,
+    by_the_minute,
 )
 from merlin_simulator.control.autoscaling.names import split_resource
-from merlin_simulator.control.autoscaling.room import Autoscaling
+from merlin_simulator.control.autoscaling.service import Autoscaling
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.cloudwatch.alarms import Alarms
 from merlin_simulator.control.errors import ServiceError

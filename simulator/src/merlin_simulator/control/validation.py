@@ -1,22 +1,58 @@
-"""A request's members held against botocore's service model, in AWS's own words.
-
-AWS's front ends check required members, enums, patterns, lengths and ranges before a service sees
-the call, and list every breach in one message. Clients check less: botocore sends what breaks a
-pattern. No I/O.
-"""
+"""Members of calls, held against botocore's model of the service."""
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from merlin_simulator.control.errors import ServiceError, Unserializable
-from merlin_simulator.control.members import read_time
+
+#: The years 1 to 9999, seconds since the epoch.
+_EARLIEST_S, _LATEST_S = -62_135_596_800.0, 253_402_300_799.0
+
+
+def known_members(shape: Shape | None, members: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The members of an operation's input; those that check_members lets pass."""
+    if not isinstance(shape, StructureShape):
+        return members
+    return {
+        name: _known(member, members[name])
+        for name, member in shape.members.items()
+        if members.get(name) is not None
+    }
+
+
+def _known(shape: Shape, value: Any) -> Any:
+    if isinstance(shape, StructureShape):
+        return known_members(shape, value)
+    if isinstance(shape, ListShape):
+        return [_known(shape.member, element) for element in value]
+    if isinstance(shape, MapShape):
+        return {key: _known(shape.value, element) for key, element in value.items()}
+    return read_time(value) if shape.type_name == "timestamp" else value
+
+
+def read_time(value: float | str) -> float:
+    """A time as JSON or a form has it: seconds since the epoch, or ISO 8601, which is UTC where it
+    has no zone. Raises ValueError for what is no time of the years 1 to 9999."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        seconds = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    except OverflowError as error:
+        raise ValueError("it is out of the calendar") from error
+    if not (math.isfinite(seconds) and _EARLIEST_S <= seconds <= _LATEST_S):
+        raise ValueError("it is out of the calendar")
+    return seconds
+
 
 #: Of a refused value, so much is shown.
 _SHOWN_CHARACTERS = 200

@@ -1,27 +1,118 @@
-"""What an instance does next with its models: pure decisions, of which holdings does the I/O.
-
-Each is a function of what is so now. While its step is done others come and go, so it is asked
-again after each, until it says DONE or GIVE_UP. The numbers of the branches are those of the cases
-above them; the first case that applies is taken.
-"""
+"""What an instance decides: what is loaded, refused, evicted, and in which course."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
+from statistics import median
 from typing import Literal
 
-from merlin_simulator.instance.eviction import (
-    HeldModel,
-    choose_delete,
-    choose_unload,
-    choose_unloads,
-    expect_memory,
-    may_become_free,
-)
 from merlin_simulator.rules import CacheSetting
-from merlin_simulator.watch.view import ModelState
+from merlin_simulator.watch.state import ModelState
+
+
+class Stage(Enum):
+    """What a model waits for while it comes; the values are those of watch.events.COLD_PARTS."""
+
+    ROOM = "room"  # others leave the memory or the disk for it, or it leaves itself
+    TURN = "turn"  # others are downloaded, loaded or given room before it
+    DOWNLOAD = "download"
+    EXTRACTION = "extraction"
+    LOAD = "load"  # the container has it in its hands
+
+
+class Course:
+    """The stages of one coming, each from its time to the next one's. Seconds of the clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun: list[tuple[float, Stage]] = [(clock(), Stage.TURN)]
+
+    def enter(self, stage: Stage, at: float | None = None) -> None:
+        """From now on, or from at, it waits for this; in the order of time."""
+        self._begun.append((self._clock() if at is None else at, stage))
+
+    def between(self, start: float, end: float) -> Mapping[Stage, float]:
+        """How long each stage went on between the two times; the last one has no end of its own."""
+        found: dict[Stage, float] = {}
+        ends = [*self._begun, (max(end, self._begun[-1][0]), Stage.LOAD)]
+        for (begun, stage), (over, _) in pairwise(ends):
+            seconds = min(over, end) - max(begun, start)
+            if seconds > 0:
+                found[stage] = found.get(stage, 0.0) + seconds
+        return found
+
+
+@dataclass(frozen=True)
+class HeldModel:
+    """A model that an instance holds. wanted: callers wait for it or ask it now. Bytes, seconds."""
+
+    target_model: str
+    state: ModelState
+    wanted: bool
+    last_used: float
+    memory: int | None
+    disk: int
+
+
+def choose_unload(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str | None:
+    """The least recently used of the loaded models that nobody wants."""
+    return _least_recent(
+        model
+        for model in held
+        if model.state is ModelState.LOADED and not model.wanted and model.target_model not in keep
+    )
+
+
+def choose_unloads(held: Sequence[HeldModel], needed: int) -> tuple[str, ...]:
+    """So many of the loaded models that nobody wants that they give back needed bytes, or all.
+
+    The least recently used first; at least one if there is one.
+    """
+    idle = [model for model in held if model.state is ModelState.LOADED and not model.wanted]
+    chosen: list[str] = []
+    for model in sorted(idle, key=_age):
+        chosen.append(model.target_model)
+        needed -= expect_memory(model.memory, held)
+        if needed <= 0:
+            break
+    return tuple(chosen)
+
+
+def choose_delete(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str | None:
+    """The least recently used of the archives on disk that are not loaded and nobody wants."""
+    return _least_recent(
+        model
+        for model in held
+        if model.state is ModelState.ON_DISK and not model.wanted and model.target_model not in keep
+    )
+
+
+def may_become_free(held: Iterable[HeldModel], keep: Collection[str] = ()) -> bool:
+    """Whether waiting can help: another model is asked, loading or leaving now."""
+    moving = (ModelState.LOADED, ModelState.LOADING, ModelState.UNLOADING)
+    return any(model.state in moving and model.target_model not in keep for model in held)
+
+
+def expect_memory(known: int | None, held: Iterable[HeldModel]) -> int:
+    """What a model will need: what it needed before, else the others' median, else nothing."""
+    if known is not None:
+        return known
+    sizes = [model.memory for model in held if model.memory is not None]
+    return int(median(sizes)) if sizes else 0
+
+
+def _least_recent(models: Iterable[HeldModel]) -> str | None:
+    oldest = min(models, key=_age, default=None)
+    return oldest.target_model if oldest else None
+
+
+def _age(model: HeldModel) -> tuple[float, str]:
+    return model.last_used, model.target_model
+
 
 #: What a container answers to a load or an unload, by the contract.
 LACKS_MEMORY = 507

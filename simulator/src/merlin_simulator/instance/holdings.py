@@ -21,16 +21,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from merlin_simulator.archives.model_disk import ModelDisk
-from merlin_simulator.archives.store import ArchiveStore
+from merlin_simulator.archives.stores import ArchiveStore
 from merlin_simulator.errors import ContainerFailed, PlatformFailed
 from merlin_simulator.instance.container_client import ContainerClient, InstanceGone
-from merlin_simulator.instance.course import Course, Stage
 from merlin_simulator.instance.decisions import (
     AfterUse,
+    Course,
     Delete,
     DiskTurn,
     Ended,
     FullDisk,
+    Stage,
     Step,
     decide_after_full_disk,
     decide_after_use,
@@ -38,13 +39,11 @@ from merlin_simulator.instance.decisions import (
     is_unloaded,
     judge_load,
 )
-from merlin_simulator.instance.loaded_memory import LoadedMemory
-from merlin_simulator.instance.memory_room import WISH_S, MemoryRoom
-from merlin_simulator.instance.resident import Resident, Residents
+from merlin_simulator.instance.memory import WISH_S, LoadedMemory, MemoryRoom, Resident, Residents
 from merlin_simulator.rules import Rules
 from merlin_simulator.threads import run_in_thread
 from merlin_simulator.watch.events import EventLog, Value
-from merlin_simulator.watch.view import ModelState
+from merlin_simulator.watch.state import ModelState
 
 #: What begins when a step of the disk's work is told.
 _BEGINNING = {"download_started": Stage.DOWNLOAD, "download_finished": Stage.EXTRACTION}

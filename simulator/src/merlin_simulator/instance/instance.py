@@ -11,20 +11,19 @@ from typing import TypeVar
 
 from merlin_simulator.errors import ContainerFailed, ModelNotReady, NoInstance
 from merlin_simulator.instance.container_client import ContainerClient, InstanceGone
-from merlin_simulator.instance.course import Stage
-from merlin_simulator.instance.decisions import LACKS_MEMORY, NOT_FOUND
+from merlin_simulator.instance.decisions import LACKS_MEMORY, NOT_FOUND, Stage
 from merlin_simulator.instance.holdings import Holdings
+from merlin_simulator.instance.memory import Resident
 from merlin_simulator.instance.requests import (
     ClosingParts,
     ContainerAnswer,
     Invocation,
     StreamedAnswer,
 )
-from merlin_simulator.instance.resident import Resident
 from merlin_simulator.routing import Candidate
 from merlin_simulator.rules import Rules, WithoutMemory
 from merlin_simulator.watch.events import EventLog, Value
-from merlin_simulator.watch.view import InstanceState, InstanceView, ModelState
+from merlin_simulator.watch.state import InstanceState, InstanceView, ModelState
 
 #: Before another try at a second copy that failed to come: its callers are answered meanwhile.
 COPY_AGAIN_S = 30.0

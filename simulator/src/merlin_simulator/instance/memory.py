@@ -1,19 +1,29 @@
-"""How much memory an instance uses, and how much of it each model: read from outside of it.
-
-Bytes of anonymous memory, resident: what cannot be given back. Files that are mapped (libraries,
-weights that are mapped) and the python backend's shared memory (about 1 MiB a model) are left out.
-A process belongs to the model whose model_name stands in its command line; the rest is the
-server's own, models that live in its process among it. What a process still shares with the one
-that it was forked from counts once.
-"""
+"""Memory of an instance: how much a model takes, and whether there is room for one."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from merlin_simulator.instance.decisions import (
+    Course,
+    EvictionTurn,
+    HeldModel,
+    MemoryBefore,
+    MemoryTurn,
+    Stage,
+    Step,
+    Unload,
+    UnloadAll,
+    decide_eviction,
+    decide_memory,
+    find_added_memory,
+)
+from merlin_simulator.instance.requests import make_model_name
 from merlin_simulator.proc import (
     ProcessStat,
     read_anonymous_bytes,
@@ -22,7 +32,94 @@ from merlin_simulator.proc import (
     read_program,
     read_tree,
 )
+from merlin_simulator.rules import Rules
 from merlin_simulator.threads import run_in_thread
+from merlin_simulator.watch.state import ModelState, ModelView
+
+
+@dataclass
+class Resident:
+    """state is None while nothing of it is here. Written by its instance's event loop only.
+
+    A record is one model's for as long as somebody holds it: forgotten only when nobody does.
+    """
+
+    target_model: str
+    model_name: str
+    state: ModelState | None = None
+    memory: int | None = None  # bytes, of its processes, while loaded
+    needed: int | None = None  # bytes, the most it was seen to use
+    disk: int = 0
+    wanted: int = 0  # callers that wait for it or ask it
+    waiting: int = 0  # those of them that wait for others to make room
+    invocations: int = 0
+    last_used: float = 0.0
+    failed_at: float | None = None  # when bringing it last failed, by the monotonic clock
+    loads: int = 0  # successful ones: tells one load from the next
+    bringing: asyncio.Task[None] | None = field(default=None, repr=False)
+    course: Course = field(default_factory=Course, repr=False)  # of the last bringing
+    leaving: asyncio.Task[bool] | None = field(default=None, repr=False)
+
+    @property
+    def idle(self) -> bool:
+        """Nobody wants it, and nobody brings it here or takes it away."""
+        return not self.wanted and self.bringing is None and self.leaving is None
+
+    def as_held_model(self) -> HeldModel | None:
+        """What eviction decides on; None while nothing of it is here."""
+        if self.state is None:
+            return None
+        wanted = self.wanted > self.waiting or self.bringing is not None
+        return HeldModel(
+            self.target_model, self.state, wanted, self.last_used, self.memory, self.disk
+        )
+
+    def as_view(self) -> ModelView | None:
+        """What the page draws; None while nothing of it is here."""
+        if self.state is None:
+            return None
+        return ModelView(
+            self.target_model,
+            self.model_name,
+            self.state,
+            self.memory,
+            self.disk,
+            self.wanted,
+            self.invocations,
+            self.last_used or None,
+        )
+
+
+class Residents:
+    """The records of one instance, of models that are gone too."""
+
+    def __init__(self, instance: str) -> None:
+        self._instance = instance
+        self._records: dict[str, Resident] = {}
+
+    def __iter__(self) -> Iterator[Resident]:
+        return iter(self._records.values())
+
+    def of(self, target_model: str) -> Resident:
+        """The record of a target model; made when there is none."""
+        resident = self._records.get(target_model)
+        if resident is None:
+            name = make_model_name(self._instance, target_model)
+            resident = self._records[target_model] = Resident(target_model, name)
+        return resident
+
+    def find(self, target_model: str) -> Resident | None:
+        """The record of a target model, if it was ever asked here."""
+        return self._records.get(target_model)
+
+    def forget(self, resident: Resident) -> None:
+        """Nothing of it is here, and nobody holds its record."""
+        self._records.pop(resident.target_model, None)
+
+    def held_models(self) -> list[HeldModel]:
+        """What is here, as eviction sees it."""
+        models = (resident.as_held_model() for resident in self)
+        return [model for model in models if model is not None]
 
 
 @dataclass(frozen=True)
@@ -136,3 +233,199 @@ class CpuMeter:
         if before is not None:
             self._percent = max(0.0, 100.0 * (cpu_s - before[1]) / (now - before[0]))
         return self._percent
+
+
+#: How long a reading of the memory stands for what is there, where nothing hangs on it.
+_FRESH_S = 1.0
+
+
+class LoadedMemory:
+    """Writes what each resident takes; all of it runs in one event loop."""
+
+    def __init__(self, residents: Residents) -> None:
+        self.gauge: MemoryGauge = NoGauge()
+        self.reading = Reading()
+        self._residents = residents
+        self._read_at = 0.0
+        self._one_look = asyncio.Lock()
+        self._moves = 0
+
+    async def read(self) -> None:
+        """Look at the instance's memory now; one look at a time, so that none overtakes another."""
+        async with self._one_look:
+            loaded = {
+                resident.model_name: resident
+                for resident in self._residents
+                if resident.state is ModelState.LOADED
+            }
+            self.reading = await self.gauge.read(loaded.keys())
+            self._read_at = time.monotonic()
+        for name, resident in loaded.items():
+            size = self.reading.by_model.get(name)
+            if size is not None and resident.state is ModelState.LOADED:
+                resident.memory, resident.needed = size, max(size, resident.needed or 0)
+
+    async def before_load(self) -> MemoryBefore:
+        """The memory before a load; the reading of a moment ago is as good."""
+        if time.monotonic() - self._read_at > _FRESH_S:
+            await self.read()
+        self._moves += 1
+        return MemoryBefore(self.reading.used, self._moves)
+
+    async def after_load(self, resident: Resident, before: MemoryBefore) -> None:
+        """Read it, and find what the load has added."""
+        await self.read()
+        added = find_added_memory(before, self.reading.used, self._moves)
+        self._moves += 1
+        if resident.memory is None and added is not None:
+            resident.memory = added
+            resident.needed = max(added, resident.needed or 0)
+
+    def begin_unload(self) -> None:
+        """What loads find meanwhile is not theirs alone."""
+        self._moves += 1
+
+    def outdate(self) -> None:
+        """A model has left: what was read counts it."""
+        self._read_at = 0.0
+
+    def clear(self) -> None:
+        """The container ended."""
+        self.reading = Reading()
+
+
+#: How long a wish waits for a model in use to become idle: the threshold of the memory, the budget
+#: of the disk. What cannot do without waits for load_timeout_s.
+WISH_S = 0.5
+
+
+class MemoryRoom:
+    """Who decides, or waits for a model in use, holds `turn`, and new loads wait behind it.
+
+    Models leave for several loads at the same time: what waits for room counts as coming for all
+    who come later, so that none takes what another has had freed.
+
+    evictions counts the models that have left the memory, lost ones too: another number later means
+    that there was room. limit: bytes, None: none that the platform looks at. unload(resident,
+    reason) begins to, and does its best; whether a model has left is seen by the count.
+    """
+
+    def __init__(
+        self,
+        residents: Residents,
+        memory: LoadedMemory,
+        limit: int | None,
+        rules: Rules,
+        unload: Callable[[Resident, str], asyncio.Future[bool]],
+    ) -> None:
+        self._residents, self._memory, self._limit = residents, memory, limit
+        self._rules, self._unload = rules, unload
+        self.turn = asyncio.Lock()
+        self.evictions = 0
+        #: Who waits for room before a load, in the order in which they came.
+        self._coming: list[Resident] = []
+        self._changed = asyncio.Event()
+
+    def count_eviction(self) -> None:
+        """A model has left the memory."""
+        self.evictions += 1
+        self._memory.outdate()
+        self.tell_change()
+
+    def tell_change(self) -> None:
+        """Something came, left or failed: who waits looks again."""
+        self._changed.set()
+
+    async def wait_for_change(self, deadline: float) -> None:
+        """Until something came, left or failed, or until the deadline."""
+        self._changed.clear()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), max(0.0, deadline - time.monotonic()))
+
+    async def make(self, resident: Resident) -> None:
+        """Down to the threshold, as far as what is idle goes; the container has the last word.
+
+        The model is LOADING then.
+        """
+        self._coming.append(resident)
+        try:
+            await self._make(resident)
+            resident.state = ModelState.LOADING
+        finally:
+            self._coming.remove(resident)
+
+    async def _make(self, resident: Resident) -> None:
+        deadline = time.monotonic() + self._rules.load_timeout_s
+        wish = time.monotonic() + WISH_S
+        evictions = 0
+        while evictions < self._rules.evictions_per_call and time.monotonic() < deadline:
+            resident.course.enter(Stage.TURN)
+            async with self.turn:
+                resident.course.enter(Stage.ROOM)
+                if self._limit is None:
+                    return
+                since = self.evictions
+                await self._memory.read()
+                step = decide_memory(self._memory_turn(resident, self._limit))
+                if step is Step.DONE:
+                    return
+                if step is Step.EVICT:
+                    evictions += 1
+                    if not await self.evict_another("memory", resident, since, wish):
+                        return
+                    continue
+                leaving: list[asyncio.Future[bool]] = []
+                if isinstance(step, UnloadAll):
+                    evictions += 1
+                    leaving = [self._begin_unload(name) for name in step.target_models]
+            if leaving:
+                await asyncio.wait(leaving)
+            elif self.evictions == since:
+                await self.wait_for_change(deadline)
+
+    def _begin_unload(self, target_model: str) -> asyncio.Future[bool]:
+        return self._unload(self._residents.of(target_model), "memory")
+
+    def _memory_turn(self, resident: Resident, limit: int) -> MemoryTurn:
+        before = self._coming[: self._coming.index(resident)]
+        loading = [
+            r.needed for r in self._residents if r.state is ModelState.LOADING and r is not resident
+        ]
+        loading += [r.needed for r in before]
+        held, used = self._residents.held_models(), self._memory.reading.used
+        return MemoryTurn(held, resident.needed, loading, used, limit, self._rules.memory_threshold)
+
+    async def make_beside(self, resident: Resident, since: int) -> bool:
+        """For an invocation that lacked memory: whether another model has left since then.
+
+        While its caller waits here, the model may itself be what leaves for another one, and is
+        then brought again: two that have no room beside each other would else wait for ever.
+        """
+        deadline = time.monotonic() + self._rules.load_timeout_s
+        resident.waiting += 1
+        self.tell_change()
+        try:
+            async with self.turn:
+                return await self.evict_another("507", resident, since, deadline)
+        finally:
+            resident.waiting -= 1
+
+    async def evict_another(self, reason: str, keep: Resident, since: int, deadline: float) -> bool:
+        """Whether a model has left the memory since then: the least recently used is made to.
+
+        Waits until the deadline for one that is in use; False where there is none, or none leaves.
+        The caller has the turn.
+        """
+        spared = {keep.target_model}
+        while True:
+            has_left, over = self.evictions != since, time.monotonic() >= deadline
+            held = self._residents.held_models()
+            step = decide_eviction(EvictionTurn(held, spared, has_left, over))
+            if isinstance(step, Unload):
+                spared.add(step.target_model)  # where it fails to leave, the next one is tried
+                leaving = self._unload(self._residents.of(step.target_model), reason)
+                await asyncio.wait({leaving})
+            elif step is Step.WAIT:
+                await self.wait_for_change(deadline)
+            else:
+                return step is Step.DONE

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 
-from merlin_simulator.instance.course import Course, Stage
 from merlin_simulator.instance.decisions import (
+    Course,
     Delete,
     DiskTurn,
     FullDisk,
+    Stage,
     Step,
     Unload,
     UnloadAll,
@@ -21,7 +22,7 @@ from merlin_simulator.instance.decisions import (
     decide_eviction,
     decide_memory,
 )
-from merlin_simulator.instance.memory_room import WISH_S
+from merlin_simulator.instance.memory import WISH_S
 from merlin_simulator.planning.archives import Figures
 from merlin_simulator.planning.chance import Chance
 from merlin_simulator.planning.counts import Counts

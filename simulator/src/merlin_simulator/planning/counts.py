@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from merlin_simulator.instance.course import Stage
+from merlin_simulator.instance.decisions import Stage
 from merlin_simulator.watch.events import COLD_PARTS
 
 #: Cold requests whose latencies are kept one by one, and those whose parts are.

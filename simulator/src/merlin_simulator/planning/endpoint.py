@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from merlin_simulator.instance.course import Course, Stage
+from merlin_simulator.instance.decisions import Course, Stage
 from merlin_simulator.instance.instance import COPY_AGAIN_S
 from merlin_simulator.planning.archives import Figures, Machine
 from merlin_simulator.planning.bringing import Bringing, Ended

@@ -6,14 +6,13 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from merlin_simulator.instance.decisions import EvictionTurn, MemoryTurn
-from merlin_simulator.instance.eviction import HeldModel
+from merlin_simulator.instance.decisions import EvictionTurn, HeldModel, MemoryTurn
 from merlin_simulator.instance.holdings import DOWNLOADS_AT_ONCE, SOON
 from merlin_simulator.planning.archives import Figures, Machine
 from merlin_simulator.planning.demand import Demand
 from merlin_simulator.planning.happening import Cores, Places
 from merlin_simulator.rules import Rules
-from merlin_simulator.watch.view import ModelState
+from merlin_simulator.watch.state import ModelState
 
 
 class Copy:

@@ -1,4 +1,4 @@
-"""Containers that run already, at addresses: docker compose's services."""
+"""Containers that others started, by their addresses."""
 
 from __future__ import annotations
 
@@ -10,19 +10,54 @@ import socket
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from merlin_simulator.errors import ContainerFailed
-from merlin_simulator.hosting.variant import Variant
+from merlin_simulator.hosting import Variant
 from merlin_simulator.instance.container_client import ContainerClient, InstanceGone
 from merlin_simulator.instance.instance import Instance
 from merlin_simulator.rules import Rules
-from merlin_simulator.runners.attachment import Attachment
-from merlin_simulator.runners.health import keep_watch
-from merlin_simulator.watch.view import InstanceState
+from merlin_simulator.runners.kept import keep_watch
+from merlin_simulator.watch.state import InstanceState
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """--instance URL=ROOT: where containers answer, and the folder that is their /opt/ml/models.
+
+    root is the folder as this process writes it; seen_as is the same one as the containers read it.
+    """
+
+    url: str
+    root: Path
+    seen_as: Path
+
+
+def read_attachment(text: str) -> Attachment:
+    """URL=ROOT or URL=ROOT=SEEN_AS. Raises ValueError with a sentence."""
+    url, _, folders = text.partition("=")
+    root, _, seen_as = folders.partition("=")
+    if not _is_origin(url) or not root:
+        raise ValueError(
+            f"--instance is URL=FOLDER, for instance http://127.0.0.1:8080=/opt/ml/models; "
+            f"found {text!r}"
+        )
+    absolute = Path(root).absolute()
+    return Attachment(url.rstrip("/"), absolute, Path(seen_as) if seen_as else absolute)
+
+
+def _is_origin(url: str) -> bool:
+    """http://HOST or http://HOST:PORT, with a port that there is."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port beyond 65535, a bracket without its other
+        return False
+    return whole and parts.path in ("", "/") and not (parts.query or parts.fragment)
+
 
 #: How often a container is asked for its models until it says them, and the pause between.
 _LISTINGS, _LISTING_PAUSE_S = 3, 0.5

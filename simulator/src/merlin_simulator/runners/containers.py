@@ -17,8 +17,7 @@ from docker.types import DeviceRequest, LogConfig
 from merlin_simulator.instance.docker_memory import DockerGauge
 from merlin_simulator.instance.instance import Instance
 from merlin_simulator.rules import GIB
-from merlin_simulator.runners.engine import TROUBLE, Engine, remove, said
-from merlin_simulator.runners.images import Asked, Images
+from merlin_simulator.runners.images import TROUBLE, Asked, Engine, Images, remove, said
 from merlin_simulator.runners.kept import DoesNotStart
 from merlin_simulator.threads import run_in_thread
 

@@ -1,21 +1,102 @@
-"""An instance whose container is kept going: started, watched, started again, stopped.
-
-What a container is, a process or one of an engine, its Lives know.
-"""
+"""What keeps a container going: health checks, restarts, and an end to what an earlier run left."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from merlin_simulator.errors import PlatformFailed, SimulatorError
+import psutil
+
+from merlin_simulator.errors import ContainerFailed, PlatformFailed, SimulatorError
+from merlin_simulator.instance.container_client import InstanceGone
 from merlin_simulator.instance.instance import Instance
 from merlin_simulator.instance.memory import MemoryGauge, NoGauge
 from merlin_simulator.rules import Rules
-from merlin_simulator.runners.health import keep_watch
-from merlin_simulator.watch.view import InstanceState
+from merlin_simulator.watch.state import InstanceState
+
+
+def note(folder: Path, pid: int) -> None:
+    """A container was started; pid: of it and of its process group."""
+    with contextlib.suppress(psutil.NoSuchProcess, OSError):
+        began = psutil.Process(pid).create_time()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(pid)).write_text(repr(began))
+
+
+def end_left(folder: Path) -> int:
+    """SIGKILL to each that was noted and still runs; how many. The notes are the caller's."""
+    ended = 0
+    for path in folder.iterdir() if folder.is_dir() else ():
+        # A pid may be another program's by now, which began at another time.
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, ValueError, OSError):
+            pid = int(path.name)
+            if psutil.Process(pid).create_time() == float(path.read_text()):
+                os.killpg(pid, signal.SIGKILL)
+                ended += 1
+    return ended
+
+
+#: Between two looks at a container in service after one that failed.
+_AGAIN_S = 1.0
+#: Between two looks at a container that does not serve yet, or no more.
+_LOOK_S = 0.2
+
+
+async def keep_watch(instance: Instance, rules: Rules, multi_model: bool) -> None:
+    """Poll until the start-up window is over without success; else until cancelled."""
+    start, failures = time.monotonic(), 0
+    while not instance.stopped:
+        instance.look.clear()
+        trouble = await _trouble(instance, multi_model)
+        if trouble is None:
+            failures = 0
+            instance.serve(time.monotonic() - start)
+        elif instance.state is InstanceState.IN_SERVICE:
+            failures += 1
+            if failures >= rules.unhealthy_after:
+                start = time.monotonic()
+                instance.suspect(trouble)
+        elif not instance.stopped and _late(start, rules):
+            instance.fail(f"not healthy within {rules.startup_s:g} s: {trouble}")
+            return
+        await _until_next(instance, rules, failures)
+
+
+def _late(start: float, rules: Rules) -> bool:
+    """Whether the start-up window is over."""
+    return time.monotonic() - start > rules.startup_s
+
+
+async def _trouble(instance: Instance, multi_model: bool) -> str | None:
+    if not await instance.client.is_well():
+        return "GET /ping is not answered with 200 in time"
+    if not multi_model:
+        return None
+    before = instance.holdings.loads()
+    try:
+        listed = await instance.client.loaded()
+    except (ContainerFailed, InstanceGone) as error:
+        return f"GET /models is not answered with a listing: {error}"
+    if listed is not None:
+        instance.holdings.reconcile(before, listed)
+    return None
+
+
+async def _until_next(instance: Instance, rules: Rules, failures: int) -> None:
+    wait_s = rules.ping_every_s
+    if instance.state is not InstanceState.IN_SERVICE:
+        wait_s = _LOOK_S
+    elif failures:
+        wait_s = min(_AGAIN_S, wait_s)
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(instance.look.wait(), wait_s)
+
 
 #: What is shown of a container's output when it ends by itself.
 _LAST_WORDS = 2000

@@ -22,8 +22,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from merlin_simulator.watch.events import Event, EventLog
-from merlin_simulator.watch.measures import COUNTERS, GAUGES, SUMMARIES, measures, variant_of
-from merlin_simulator.watch.view import EndpointView, InstanceState, InstanceView, Viewed
+from merlin_simulator.watch.state import (
+    COUNTERS,
+    GAUGES,
+    SUMMARIES,
+    EndpointView,
+    InstanceState,
+    InstanceView,
+    Viewed,
+    measures,
+    variant_of,
+)
 
 #: The dimensions of AWS's metrics, and with InstanceName those of its enhanced ones.
 LABELS = ("EndpointName", "VariantName", "InstanceName")

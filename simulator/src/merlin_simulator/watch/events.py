@@ -1,56 +1,4 @@
-"""What happens at the endpoint, as it happens: kept for a while, and told to who listens.
-
-One event is one fact. Its fields are plain values, so that a page, a metric and a test read the
-same thing. Kinds and their fields:
-
-    instance_starting   pid?                        a container process was started
-    instance_in_service seconds                     /ping and /models answered for the first time,
-                                                    or again
-    instance_unhealthy  message                     it gets no requests until it answers again
-    instance_ended      message                     its process ended, or it left
-    image_pull_started  image                       where instances are an engine's containers
-    image_pulling       image bytes total           of its layers, every two seconds
-    image_pulled        image seconds
-    image_pull_failed   image message
-    download_started    target_model
-    download_finished   target_model seconds bytes
-    download_failed     target_model message
-    extracted           target_model seconds bytes
-    extraction_failed   target_model message
-    load_started        target_model
-    loaded              target_model seconds memory?          bytes; None where not known
-    load_failed         target_model seconds status message   status 0: no answer
-    unload_started      target_model reason   "memory" (above the threshold), "507", "disk" (full),
-                                              "not cached", "left over" (of an earlier
-                                              simulator; target_model is the container's name of it)
-    unloaded            target_model seconds reason
-    unload_failed       target_model status message
-    lost                target_model message   the container no longer lists a model it had loaded
-    deleted             target_model bytes     its archive left the disk, which was full
-    invoked             target_model? status seconds cold request_id   status 200; seconds from the
-                                              caller's request to the answer's end
-                        cold_seconds          how long the model took to be there (0.0 when warm)
-                        waiting_seconds       until the container was asked
-                        room_seconds turn_seconds download_seconds extraction_seconds load_seconds
-                        answer_seconds        where cold: what the seconds were spent on, which is
-                                              their sum (COLD_PARTS). invocation_failed has them,
-                                              too
-                        container_statuses    "200": what containers answered to it, "507 200" when
-                                              it was asked twice, 0 for no answer in time; "" when
-                                              none was asked. invocation_failed has it, too
-    invocation_failed   target_model? status seconds cold error message request_id
-                                              error is the exception's name on the wire
-                        original_status       the container's status, where it is the container's
-                                              error; 0: it did not answer in time
-
-    scaling_activity    endpoint variant status description cause message    of the control plane,
-                                              by Application Auto Scaling; status: a StatusCode
-    alarm_state         alarm state before message    of CloudWatch: OK, ALARM, INSUFFICIENT_DATA
-
-    (an event of a variant of several has variant, its name)
-
-A text of the container longer than TEXT_CHARACTERS is cut.
-"""
+"""What happens to requests and models, told to whoever watches."""
 
 from __future__ import annotations
 
@@ -59,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 #: What a message may take in the log, which keeps thousands of them.
@@ -173,3 +122,47 @@ def _cut(value: Value) -> Value:
     if isinstance(value, str) and len(value) > TEXT_CHARACTERS:
         return f"{value[:TEXT_CHARACTERS]}… ({len(value)} characters)"
     return value
+
+
+_MIB = 1024**2
+#: Kinds of which one comes with each request: told when asked for.
+_PER_REQUEST = frozenset({"invoked"})
+
+
+def make_console(write: Callable[[str], None], verbose: bool) -> Callable[[Event], None]:
+    """A listener that writes one line per event."""
+    return partial(tell_event, write, verbose, "")
+
+
+def tell_event(
+    write: Callable[[str], None], verbose: bool, endpoint_name: str, event: Event
+) -> None:
+    """One event as a line, which begins with the endpoint's name where it is given."""
+    if verbose or event.kind not in _PER_REQUEST:
+        write(f"{endpoint_name} {format_event(event)}".strip())
+
+
+def format_event(event: Event) -> str:
+    """Time, instance, what happened, in words."""
+    fields = dict(event.fields)
+    words = [
+        time.strftime("%H:%M:%S", time.localtime(event.at)),
+        f"{event.instance or '-':<12}",
+        event.kind.replace("_", " "),
+    ]
+    if endpoint := fields.get("endpoint"):
+        words += [str(endpoint), str(fields.get("status", ""))]
+    if alarm := fields.get("alarm"):
+        words += [str(alarm), str(fields.get("state", ""))]
+    words += [str(fields[name]) for name in ("target_model", "image") if fields.get(name)]
+    if (reason := fields.get("reason")) is not None:
+        words.append(f"({reason})")
+    if isinstance(seconds := fields.get("seconds"), float):
+        words.append(f"{seconds:.3f} s")
+    for name in ("bytes", "memory"):
+        if isinstance(size := fields.get(name), int):
+            words.append(f"{size / _MIB:.1f} MiB")
+    if fields.get("cold"):
+        words.append("cold")
+    words += [str(fields[name]) for name in ("error", "message") if fields.get(name)]
+    return " ".join(words)

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from merlin_simulator.watch.page_answers import answer_json, answer_page, make_static_routes
+from merlin_simulator.watch.page_routes import answer_json, answer_page, make_static_routes
 from simulator.tests.end_to_end.page_driver import Browser, Page
 from simulator.tests.end_to_end.played_endpoint import served
 from simulator.tests.support.control_plane import ControlPlane, control_plane

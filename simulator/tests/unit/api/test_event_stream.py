@@ -10,7 +10,7 @@ from botocore.eventstream import ChecksumMismatch, EventStreamBuffer, EventStrea
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from merlin_simulator.api.event_stream import PART_BYTES, exception, payload_parts
+from merlin_simulator.api.wire import PART_BYTES, exception, payload_parts
 from tests.support.examples import examples
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.api.runtime_request import STREAM_FIELDS, WHOLE_FIELDS, Field, Played, accept
+from merlin_simulator.api.wire import STREAM_FIELDS, WHOLE_FIELDS, Field, Played, accept
 from merlin_simulator.errors import InvalidRequest
 from merlin_simulator.rules import Rules
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from merlin_simulator import errors
-from merlin_simulator.api.wire_errors import stream_error, unknown_operation, wire_error
+from merlin_simulator.api.wire import stream_error, unknown_operation, wire_error
 from merlin_simulator.errors import (
     ArchiveUnavailable,
     ArchiveUnusable,

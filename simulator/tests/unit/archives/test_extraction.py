@@ -18,8 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from merlin_simulator.archives.archive_faults import NotExtractable
-from merlin_simulator.archives.extraction import extract
+from merlin_simulator.archives.extraction import NotExtractable, extract
 from merlin_simulator.errors import PlatformFailed
 from merlin_simulator.rules import ExtractionLimits
 from tests.support.examples import examples

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from merlin_simulator.archives.folder import FolderArchives
 from merlin_simulator.archives.model_disk import Fetched, ModelDisk
+from merlin_simulator.archives.stores import FolderArchives
 from merlin_simulator.errors import (
     ArchiveUnavailable,
     ArchiveUnusable,
     PlatformFailed,
     SimulatorError,
 )
-from merlin_simulator.instance.target_model import make_model_name
+from merlin_simulator.instance.requests import make_model_name
 from merlin_simulator.rules import ExtractionLimits
 from merlin_simulator.watch.events import Value
 

@@ -15,11 +15,9 @@ from pathlib import Path
 import boto3
 import pytest
 
-from merlin_simulator.archives.folder import FolderArchives
 from merlin_simulator.archives.local_s3 import fill, make_bucket, make_local_client, run_local_s3
 from merlin_simulator.archives.s3 import DOWNLOAD_S, NOT_THERE, S3Archives, make_s3_client
-from merlin_simulator.archives.sources import open_archives
-from merlin_simulator.archives.store import ArchiveStore
+from merlin_simulator.archives.stores import ArchiveStore, FolderArchives, open_archives
 from merlin_simulator.errors import ArchiveUnavailable, PlatformFailed
 
 CONTENT = os.urandom(3_000_000)

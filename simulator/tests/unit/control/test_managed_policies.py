@@ -11,7 +11,7 @@ import pytest
 from moto.core.config import default_user_config
 from moto.iam import models
 
-from merlin_simulator.control.managed_policies import read_late
+from merlin_simulator.control.iam import read_late
 
 ACCOUNT = "123456789012"
 FULL_ACCESS = "arn:aws:iam::aws:policy/AmazonSageMakerFullAccess"

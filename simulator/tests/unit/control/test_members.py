@@ -8,8 +8,7 @@ import pytest
 from botocore.model import ServiceModel, Shape
 
 from merlin_simulator.control.errors import Unserializable
-from merlin_simulator.control.members import known_members
-from merlin_simulator.control.validation import check_members
+from merlin_simulator.control.validation import check_members, known_members
 
 SHAPES: dict[str, Any] = {
     "Input": {

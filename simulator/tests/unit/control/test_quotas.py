@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from merlin_simulator.control.errors import ResourceLimitExceeded
-from merlin_simulator.control.sagemaker.quotas import Quotas
+from merlin_simulator.control.sagemaker.resources import Quotas
 
 QUOTAS = Quotas({"ml.c5.xlarge": 2})
 

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from merlin_simulator.archives.folder import FolderArchives
+from merlin_simulator.archives.stores import FolderArchives
 from merlin_simulator.assembly import Parts, Wanted
 from merlin_simulator.errors import PlatformFailed
-from merlin_simulator.hosting.fleet import Fleet
-from merlin_simulator.hosting.variant import Variant
+from merlin_simulator.hosting import Fleet, Variant
 from merlin_simulator.instance.holdings import Budget
 from merlin_simulator.instance.instance import Instance
 from merlin_simulator.rules import Rules
-from merlin_simulator.runners.attachment import Attachment
+from merlin_simulator.runners.attached import Attachment
 from merlin_simulator.watch.events import EventLog
 
 WAIT_S = 60.0

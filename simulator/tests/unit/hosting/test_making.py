@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from merlin_simulator.errors import PlatformFailed
-from merlin_simulator.hosting.fleet import Fleet, Machine
-from merlin_simulator.hosting.variant import Variant
+from merlin_simulator.hosting import Fleet, Machine, Variant
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
 

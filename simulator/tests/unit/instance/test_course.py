@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.instance.course import Course, Stage
+from merlin_simulator.instance.decisions import Course, Stage
 from merlin_simulator.watch.events import COLD_PARTS
 
 

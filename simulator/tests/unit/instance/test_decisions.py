@@ -13,6 +13,7 @@ from merlin_simulator.instance.decisions import (
     Ended,
     EvictionTurn,
     FullDisk,
+    HeldModel,
     MemoryBefore,
     MemoryTurn,
     Step,
@@ -27,9 +28,8 @@ from merlin_simulator.instance.decisions import (
     is_unloaded,
     judge_load,
 )
-from merlin_simulator.instance.eviction import HeldModel
 from merlin_simulator.rules import CacheSetting
-from merlin_simulator.watch.view import ModelState
+from merlin_simulator.watch.state import ModelState
 
 DOWNLOADING, ON_DISK = ModelState.DOWNLOADING, ModelState.ON_DISK
 LOADING, LOADED, UNLOADING = ModelState.LOADING, ModelState.LOADED, ModelState.UNLOADING

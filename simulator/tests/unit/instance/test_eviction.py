@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from merlin_simulator.instance.eviction import (
+from merlin_simulator.instance.decisions import (
     HeldModel,
     choose_delete,
     choose_unload,
@@ -10,7 +10,7 @@ from merlin_simulator.instance.eviction import (
     expect_memory,
     may_become_free,
 )
-from merlin_simulator.watch.view import ModelState
+from merlin_simulator.watch.state import ModelState
 
 LOADED, LOADING, ON_DISK = ModelState.LOADED, ModelState.LOADING, ModelState.ON_DISK
 

@@ -7,12 +7,9 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from merlin_simulator.instance.loaded_memory import LoadedMemory
-from merlin_simulator.instance.memory import Reading
-from merlin_simulator.instance.memory_room import MemoryRoom
-from merlin_simulator.instance.resident import Resident, Residents
+from merlin_simulator.instance.memory import LoadedMemory, MemoryRoom, Reading, Resident, Residents
 from merlin_simulator.rules import Rules
-from merlin_simulator.watch.view import ModelState
+from merlin_simulator.watch.state import ModelState
 
 
 class Played:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from merlin_simulator.errors import InvalidRequest
-from merlin_simulator.instance.target_model import check_target_model, make_model_name
+from merlin_simulator.instance.requests import check_target_model, make_model_name
 from merlin_simulator.rules import Rules
 
 

@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from merlin_simulator.watch.events import EventLog, Value
 from merlin_simulator.watch.page_routes import make_page_routes
-from merlin_simulator.watch.view import (
+from merlin_simulator.watch.state import (
     EndpointView,
     InstanceState,
     InstanceView,

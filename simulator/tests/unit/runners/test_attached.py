@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.archives.sources import open_archives
+from merlin_simulator.archives.stores import open_archives
 from merlin_simulator.assembly import Wanted, assemble
-from merlin_simulator.hosting.endpoint import Endpoint
+from merlin_simulator.hosting import Endpoint
 from merlin_simulator.instance.holdings import Budget
 from merlin_simulator.instance.requests import Invocation
 from merlin_simulator.rules import Rules
-from merlin_simulator.runners.attachment import read_attachment
+from merlin_simulator.runners.attached import read_attachment
 from merlin_simulator.watch.events import EventLog
-from merlin_simulator.watch.view import InstanceState
+from merlin_simulator.watch.state import InstanceState
 from simulator.tests.support.simulator import FAKE_CONTAINER, fake_model
 from tests.support.container import STOP_TIMEOUT_S, free_port
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from merlin_simulator.runners.leftovers import end_left, note
+from merlin_simulator.runners.kept import end_left, note
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 

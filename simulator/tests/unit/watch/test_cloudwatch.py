@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 
 from merlin_simulator.watch.cloudwatch import CloudWatchMetrics, make_metrics_routes
 from merlin_simulator.watch.events import EventLog
-from merlin_simulator.watch.view import (
+from merlin_simulator.watch.state import (
     EndpointView,
     InstanceState,
     InstanceView,

@@ -13,8 +13,18 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Protocol
 
-from merlin_simulator.control.autoscaling.activities import Activities
-from merlin_simulator.control.autoscaling.datapoints import read_datapoints
+from merlin_simulator.control.autoscaling.calls import (
+    STEPS,
+    TRACKING,
+    Activities,
+    Policies,
+    ScheduledActions,
+    Targets,
+    alarm_name,
+    check_bounds,
+    config_of,
+)
+from merlin_simulator.control.autoscaling.calls import rule as rule_of
 from merlin_simulator.control.autoscaling.decision import (
     MINUTES,
     Bounds,
@@ -25,19 +35,10 @@ from merlin_simulator.control.autoscaling.decision import (
     Suspended,
     Wish,
     decide,
+    read_datapoints,
+    step,
 )
 from merlin_simulator.control.autoscaling.names import split_resource
-from merlin_simulator.control.autoscaling.policies import (
-    STEPS,
-    TRACKING,
-    Policies,
-    alarm_name,
-    config_of,
-)
-from merlin_simulator.control.autoscaling.policies import rule as rule_of
-from merlin_simulator.control.autoscaling.scheduled import ScheduledActions
-from merlin_simulator.control.autoscaling.steps import step
-from merlin_simulator.control.autoscaling.targets import Targets, check_bounds
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.store import RESOLUTION_S, MetricStore
 from merlin_simulator.control.errors import ServiceError

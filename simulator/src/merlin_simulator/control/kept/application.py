@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 from xml.parsers.expat import ExpatError
 
-from merlin_simulator.control.aws_errors import make_error
 from merlin_simulator.control.caller import operation_of, signed
-from merlin_simulator.control.kept.buckets import BucketCall, Buckets
+from merlin_simulator.control.errors import make_error
+from merlin_simulator.control.iam import callers_arn
 from merlin_simulator.control.kept.calls import CallJournal, KeptCall, is_kept
-from merlin_simulator.control.kept.shelf import PIECE, Shelf
-from merlin_simulator.control.roles import callers_arn
+from merlin_simulator.control.kept.s3 import PIECE, BucketCall, Buckets, Shelf
 from merlin_simulator.errors import PlatformFailed
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""CreateEndpoint and what goes with it: each endpoint's record, and the change that it is in."""
+"""SageMaker's calls about endpoints."""
 
 from __future__ import annotations
 
@@ -10,38 +10,36 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from merlin_simulator.api.wire_errors import REGION
+from merlin_simulator.api.wire import REGION
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.pages import filtered, page
-from merlin_simulator.control.records import Record, Records
+from merlin_simulator.control.json_api import Operation
+from merlin_simulator.control.records import Record, Records, filtered, page
 from merlin_simulator.control.sagemaker.deployment import (
+    DESCRIBED,
     Deployment,
     DeploymentFailed,
     MakeProduction,
+    Played,
+    check_idle,
     count_of,
+    describe_variants,
+    find_retained,
+    metrics_config,
 )
-from merlin_simulator.control.sagemaker.endpoint_configs import EndpointConfigs
-from merlin_simulator.control.sagemaker.models import Models
-from merlin_simulator.control.sagemaker.names import (
+from merlin_simulator.control.sagemaker.resources import (
+    EndpointConfigs,
+    Models,
+    Quotas,
+    Tags,
     already_there,
     is_taken,
     make_arn,
     not_found,
 )
-from merlin_simulator.control.sagemaker.played import (
-    DESCRIBED,
-    Played,
-    check_idle,
-    describe_variants,
-    find_retained,
-    metrics_config,
-)
-from merlin_simulator.control.sagemaker.quotas import Quotas
-from merlin_simulator.control.sagemaker.tags import Tags
 from merlin_simulator.errors import EndpointNotFound, PlatformFailed
-from merlin_simulator.hosting.endpoint import Endpoint
+from merlin_simulator.hosting import Endpoint
 from merlin_simulator.watch.events import Event, EventLog
 
 _logger = logging.getLogger(__name__)
@@ -410,3 +408,28 @@ class Endpoints:
             for played in self._played.values()
             for _, one in played.deployment.deployed()
         ]
+
+
+def make_operations(
+    models: Models, configs: EndpointConfigs, endpoints: Endpoints, tags: Tags
+) -> Mapping[str, Operation]:
+    """By their names in the service model."""
+    return {
+        "CreateModel": models.create,
+        "DescribeModel": models.describe,
+        "ListModels": models.list,
+        "DeleteModel": models.delete,
+        "CreateEndpointConfig": configs.create,
+        "DescribeEndpointConfig": configs.describe,
+        "ListEndpointConfigs": configs.list,
+        "DeleteEndpointConfig": configs.delete,
+        "CreateEndpoint": endpoints.create,
+        "DescribeEndpoint": endpoints.describe,
+        "ListEndpoints": endpoints.list,
+        "UpdateEndpoint": endpoints.update,
+        "UpdateEndpointWeightsAndCapacities": endpoints.update_weights_and_capacities,
+        "DeleteEndpoint": endpoints.delete,
+        "AddTags": tags.add_tags,
+        "ListTags": tags.list_tags,
+        "DeleteTags": tags.delete_tags,
+    }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from merlin_simulator.control.instance_types import count_cores, list_families, memory_of
+from merlin_simulator.control.production import count_cores, list_families, memory_of
 from merlin_simulator.plans.errors import Impossible, shown
 from merlin_simulator.rules import GIB
 

@@ -6,11 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from merlin_simulator.control.autoscaling.activities import Activities
-from merlin_simulator.control.autoscaling.policies import Policies
+from merlin_simulator.control.autoscaling.calls import (
+    Activities,
+    Policies,
+    ScheduledActions,
+    Targets,
+)
 from merlin_simulator.control.autoscaling.scaler import Scaler, ScalingFailed
-from merlin_simulator.control.autoscaling.scheduled import ScheduledActions
-from merlin_simulator.control.autoscaling.targets import Targets
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.store import MetricStore, make_metric

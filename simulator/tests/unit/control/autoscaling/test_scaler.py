@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from merlin_simulator.control.autoscaling.calls import ScheduledActions
 from merlin_simulator.control.autoscaling.scaler import ScalingFailed
-from merlin_simulator.control.autoscaling.scheduled import ScheduledActions
 from merlin_simulator.control.records import Records
 from simulator.tests.unit.control.autoscaling.played_variant import RESOURCE, START, Room, call
 

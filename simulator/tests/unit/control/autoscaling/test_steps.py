@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.control.autoscaling.decision import Bounds, Past, Situation, Suspended, Wish
-from merlin_simulator.control.autoscaling.steps import check_steps, step
+from merlin_simulator.control.autoscaling.decision import (
+    Bounds,
+    Past,
+    Situation,
+    Suspended,
+    Wish,
+    check_steps,
+    step,
+)
 from merlin_simulator.control.errors import ServiceError
 
 NOW = 1000.0

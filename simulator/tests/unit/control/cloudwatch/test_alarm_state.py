@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.control.cloudwatch.alarm_state import Condition, Missing, Point, State, decide
-from merlin_simulator.control.cloudwatch.alarm_words import reason, reason_data
+from merlin_simulator.control.cloudwatch.alarms import (
+    Condition,
+    Missing,
+    Point,
+    State,
+    decide,
+    reason,
+    reason_data,
+)
 
 ALARM, OK, UNKNOWN, STAYS = State.ALARM, State.OK, State.INSUFFICIENT_DATA, None
 #: 25/11/26 02:00:00 UTC.

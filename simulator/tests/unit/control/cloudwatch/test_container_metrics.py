@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.cloudwatch.container_metrics import CONTAINERS, ContainerMetrics, Page
+from merlin_simulator.control.cloudwatch.published import CONTAINERS, ContainerMetrics, Page
 from merlin_simulator.control.cloudwatch.store import MetricStore
 from simulator.tests.unit.plain_http import plain_http
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.cloudwatch.container_metrics import page_of
-from merlin_simulator.control.cloudwatch.endpoint_metrics import EndpointMetrics
+from merlin_simulator.control.cloudwatch.published import EndpointMetrics, page_of
 from merlin_simulator.control.cloudwatch.store import MetricStore, Statistics, make_metric
 from merlin_simulator.watch.events import EventLog
-from merlin_simulator.watch.view import EndpointView, InstanceState, InstanceView
+from merlin_simulator.watch.state import EndpointView, InstanceState, InstanceView
 
 START = 1795572000.0
 WHERE = {"EndpointName": "shop", "VariantName": "one"}

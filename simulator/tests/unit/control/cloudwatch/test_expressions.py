@@ -6,8 +6,13 @@ import time
 
 import pytest
 
-from merlin_simulator.control.cloudwatch.expressions import Given, evaluate, names_in
-from merlin_simulator.control.cloudwatch.series_math import Value, WrongExpression
+from merlin_simulator.control.cloudwatch.math import (
+    Given,
+    Value,
+    WrongExpression,
+    evaluate,
+    names_in,
+)
 
 M1 = {0.0: 10.0, 60.0: 20.0, 120.0: 30.0}
 M2 = {0.0: 2.0, 60.0: 0.0, 180.0: 5.0}

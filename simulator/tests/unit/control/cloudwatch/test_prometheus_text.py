@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.control.cloudwatch.prometheus_text import Deltas, samples_of
+from merlin_simulator.control.cloudwatch.published import Deltas, samples_of
 
 PAGE = """# HELP serve_invocations_total Invocations.
 # TYPE serve_invocations_total counter

@@ -10,8 +10,7 @@ import pytest
 from moto.ecr.models import ecr_backends
 
 from merlin_simulator.control.caller import Call
-from merlin_simulator.control.ecr.images import RegistryImages
-from merlin_simulator.control.ecr.registry import Registry
+from merlin_simulator.control.ecr import Registry, RegistryImages
 from merlin_simulator.control.errors import ServiceError
 from simulator.tests.support.image_registry import MEDIA_TYPE, ImageRegistry, image_registry
 

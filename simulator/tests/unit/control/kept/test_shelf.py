@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.control.kept.buckets import Buckets
-from merlin_simulator.control.kept.shelf import PIECE, Fresh, Shelf, open_mapped
+from merlin_simulator.control.kept.s3 import PIECE, Buckets, Fresh, Shelf, open_mapped
 from merlin_simulator.errors import PlatformFailed
 
 

@@ -9,13 +9,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.overview.overview import Overview
-from merlin_simulator.control.overview.sources import Described
-from merlin_simulator.control.overview.traffic import Traffic
-from merlin_simulator.control.sagemaker.deployment import Deployment, Production
-from merlin_simulator.control.sagemaker.played import Played
-from merlin_simulator.hosting.fleet import Fleet, Machine
-from merlin_simulator.hosting.variant import Variant
+from merlin_simulator.control.overview import Described, Overview, Traffic
+from merlin_simulator.control.sagemaker.deployment import Deployment, Played, Production
+from merlin_simulator.hosting import Fleet, Machine, Variant
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.overview.traffic import Traffic
+from merlin_simulator.control.overview import Traffic
 from merlin_simulator.watch.events import EventLog
 
 

@@ -23,7 +23,7 @@ from merlin_simulator.replay.traffic.runtime import Runtime
 from merlin_simulator.replay.traffic.samples import UNFINISHED, WRONG_ANSWER
 from merlin_simulator.replay.traffic.schedule import Arrival
 from merlin_simulator.watch.events import EventLog
-from merlin_simulator.watch.view import InstanceState
+from merlin_simulator.watch.state import InstanceState
 from simulator.tests.unit.plain_http import plain_http
 from simulator.tests.unit.replay.fake_endpoint import EACH, FakeEndpoint, serving
 from tests.support.clock import Clock

@@ -1,0 +1,483 @@
+"""The page of all endpoints, and the same as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from merlin_simulator.control.autoscaling.names import DIMENSION
+from merlin_simulator.control.clock import Clock
+from merlin_simulator.control.sagemaker.deployment import Played, Production
+from merlin_simulator.control.sagemaker.endpoints import Endpoints
+from merlin_simulator.control.sagemaker.resources import container_of
+from merlin_simulator.instance.instance import Instance
+from merlin_simulator.rules import Rules
+from merlin_simulator.watch.events import Event
+from merlin_simulator.watch.page_routes import (
+    Watched,
+    answer_json,
+    answer_page,
+    make_endpoint_routes,
+    make_static_routes,
+    make_targets,
+)
+from merlin_simulator.watch.state import EndpointView, FleetPart, ModelState
+
+Described = Mapping[str, Any]
+
+
+class Activities(Protocol):
+    """Application Auto Scaling."""
+
+    def scaling_activities(self) -> Sequence[Described]:
+        """ScalingActivities of DescribeScalingActivities, newest first."""
+        ...
+
+    def scalable_targets(self) -> Sequence[Described]:
+        """ScalableTargets of DescribeScalableTargets."""
+        ...
+
+    def scaling_policies(self) -> Sequence[Described]:
+        """ScalingPolicies of DescribeScalingPolicies."""
+        ...
+
+
+class Alarms(Protocol):
+    """CloudWatch's alarms."""
+
+    def metric_alarms(self) -> Sequence[Described]:
+        """MetricAlarms of DescribeAlarms."""
+        ...
+
+
+#: Seconds of this machine that figures per minute are taken from, at least: where the platform's
+#: minute is shorter than that, they would jump.
+_LEAST_S = 10
+#: Points of an endpoint's course, and this machine's seconds from one to the next: a quarter of an
+#: hour.
+SAMPLE_S = 2.0
+_SAMPLES = 450
+
+_MINUTE_S = 60.0
+_KINDS = ("invoked", "invocation_failed")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """at: seconds since the epoch, on the platform. Requests and errors since the one before."""
+
+    at: float
+    instances: int
+    requests: int
+    errors: int
+
+
+@dataclass
+class _Second:
+    """number: of this machine's seconds. requests: by variant, "" for those that came to none."""
+
+    number: int
+    requests: Counter[str] = field(default_factory=Counter)
+    errors: int = 0
+
+
+class _Course:
+    def __init__(self, seconds: int) -> None:
+        self.recent: deque[_Second] = deque(maxlen=seconds)
+        self.samples: deque[Sample] = deque(maxlen=_SAMPLES)
+        self.requests = self.errors = 0
+        self.sampled = (0, 0)
+
+    def add(self, second: int, variant: str, failed: bool) -> None:
+        if not self.recent or self.recent[-1].number != second:
+            self.recent.append(_Second(second))
+        self.recent[-1].requests[variant] += 1
+        self.recent[-1].errors += failed
+        self.requests += 1
+        self.errors += failed
+
+    def sample(self, at: float, instances: int) -> None:
+        requests, errors = self.requests - self.sampled[0], self.errors - self.sampled[1]
+        self.sampled = (self.requests, self.errors)
+        self.samples.append(Sample(at, instances, requests, errors))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Per minute of the platform; all: since the endpoint or the simulator began."""
+
+    requests: float
+    errors: float
+    by_variant: Mapping[str, float]
+    all_requests: int
+    all_errors: int
+
+
+class Traffic:
+    """Of all endpoints, by name. window_s: the platform's seconds that rates are taken from."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seconds = max(_LEAST_S, round(_MINUTE_S / clock.scale))
+        self.window_s = self._seconds * clock.scale
+        self._courses: dict[str, _Course] = {}
+
+    def hear(self, endpoint_name: str, event: Event) -> None:
+        """An event of an endpoint."""
+        if event.kind in _KINDS:
+            variant = str(event.fields.get("variant") or "")
+            failed = event.kind == "invocation_failed"
+            self._of(endpoint_name).add(self._second(), variant, failed)
+
+    def sample(self, instances: Mapping[str, int]) -> None:
+        """A point of each endpoint's course; instances: in service, by endpoint."""
+        at = self._clock.now()
+        for name, count in instances.items():
+            self._of(name).sample(at, count)
+
+    def rates(self, endpoint_name: str) -> Rates:
+        """Of the last minute. Of a shorter one than 10 s of this machine: of these 10 s."""
+        course, oldest = self._of(endpoint_name), self._second() - self._seconds
+        recent = [second for second in course.recent if second.number > oldest]
+        minutes = self.window_s / _MINUTE_S
+        by_variant = Counter[str]()
+        for second in recent:
+            by_variant.update(second.requests)
+        return Rates(
+            sum(by_variant.values()) / minutes,
+            sum(second.errors for second in recent) / minutes,
+            {name: count / minutes for name, count in by_variant.items()},
+            course.requests,
+            course.errors,
+        )
+
+    def course(self, endpoint_name: str, since: float) -> Iterable[Sample]:
+        """The points after that time, oldest first; since: on the platform's clock."""
+        samples = self._of(endpoint_name).samples
+        if not samples or samples[-1].at <= since:
+            return ()
+        return [sample for sample in samples if sample.at > since]
+
+    def forget(self, endpoint_name: str) -> None:
+        """It is gone."""
+        self._courses.pop(endpoint_name, None)
+
+    def _of(self, endpoint_name: str) -> _Course:
+        if endpoint_name not in self._courses:
+            self._courses[endpoint_name] = _Course(self._seconds)
+        return self._courses[endpoint_name]
+
+    def _second(self) -> int:
+        return int(self._clock.now() / self._clock.scale)
+
+
+#: Scaling activities that are told, newest first.
+_ACTIVITIES = 50
+#: What is scaled of a variant: its number of instances.
+
+
+class Listed(Protocol):
+    """Where the endpoints are."""
+
+    def played(self) -> tuple[Played, ...]:
+        """All of them, in the order of their creation."""
+        ...
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The control plane as it stands. run: tells this one from the one before a restart."""
+
+    endpoints: Listed
+    clock: Clock
+    traffic: Traffic
+    activities: Activities
+    alarms: Alarms
+    region: str
+    run: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    def as_json(self, since: float = 0.0) -> dict[str, Any]:
+        """The whole; of each endpoint's course what is newer than since.
+
+        Times are seconds since the epoch on the platform's clock, memory is bytes, null where it
+        is not known. Rates are per minute of the platform. What AWS describes has AWS's members.
+
+            {"run": "5f0c…", "region": "us-east-1",
+             "clock": {"now": 1760000000.0, "scale": 60.0},
+             "window_s": 600.0,                      rates are taken from the last so many seconds
+             "sample_s": 120.0,                      from one point of a course to the next
+             "endpoints": [
+               {"name": "shop", "status": "InService", "failure_reason": null, "config": "shop-2",
+                "pending_config": null, "created": …, "modified": …,
+                "page": "/simulator/endpoints/shop/",
+                "requests_per_minute": 1200.0, "errors_per_minute": 0.0,
+                "requests": 52345, "errors": 3,      of all time
+                "course": [[at, instances in service, requests, errors], …],
+                "variants": [
+                  {"name": "AllTraffic", "fleet": "serving" | "coming" | "leaving",
+                   "model": "shop", "multi_model": true, "instance_type": "ml.c5.xlarge",
+                   "weight": 1.0, "share": 1.0,      of the traffic; null unless serving
+                   "in_service": 2, "desired": 3, "requests_per_minute": 1200.0,
+                   "scaling": {"target": ScalableTarget, "policies": [ScalingPolicy, …]} | null,
+                   "instances": [
+                     {"name": "AllTraffic-1", "state": "in service", "message": "",
+                      "memory_used": …, "memory_limit": …, "cpu_percent": 12.0,
+                      "in_flight": 1, "loaded": 12, "on_the_way": 1}, …]}, …]}, …],
+             "activities": [ScalingActivity, …],     newest first, at most 50
+             "alarms": [MetricAlarm, …]}
+        """
+        scaling = _scaling(self.activities)
+        return {
+            "run": self.run,
+            "region": self.region,
+            "clock": {"now": self.clock.now(), "scale": self.clock.scale},
+            "window_s": self.traffic.window_s,
+            "sample_s": SAMPLE_S * self.clock.scale,
+            "endpoints": [self._endpoint(one, scaling, since) for one in self.endpoints.played()],
+            "activities": [
+                _plain(one) for one in self.activities.scaling_activities()[:_ACTIVITIES]
+            ],
+            "alarms": [_plain(one) for one in self.alarms.metric_alarms()],
+        }
+
+    def counts(self) -> dict[str, int]:
+        """Endpoints by status."""
+        found = defaultdict[str, int](int)
+        for played in self.endpoints.played():
+            found[played.status] += 1
+        return dict(found)
+
+    async def run_sampling(self) -> None:
+        """Keeps each endpoint's course going, until cancelled."""
+        while True:
+            self.traffic.sample({one.name: _in_service(one) for one in self.endpoints.played()})
+            await asyncio.sleep(SAMPLE_S)
+
+    def _endpoint(
+        self, played: Played, scaling: Mapping[str, Described], since: float
+    ) -> dict[str, Any]:
+        record, rates = played.record, self.traffic.rates(played.name)
+        deployed = tuple(played.deployment.deployed())
+        whole = sum(one.weight for part, one in deployed if part is FleetPart.SERVING)
+        return {
+            "name": played.name,
+            "status": played.status,
+            "failure_reason": record.get("FailureReason"),
+            "config": record["EndpointConfigName"],
+            "pending_config": record.get("Pending", {}).get("EndpointConfigName"),
+            "created": record["CreationTime"],
+            "modified": record["LastModifiedTime"],
+            "page": f"/simulator/endpoints/{played.name}/",
+            "requests_per_minute": rates.requests,
+            "errors_per_minute": rates.errors,
+            "requests": rates.all_requests,
+            "errors": rates.all_errors,
+            "course": [
+                [one.at, one.instances, one.requests, one.errors]
+                for one in self.traffic.course(played.name, since)
+            ],
+            "variants": [
+                _variant(
+                    part,
+                    one,
+                    rates,
+                    whole,
+                    scaling.get(f"endpoint/{played.name}/variant/{one.fleet.variant.name}"),
+                )
+                for part, one in deployed
+            ],
+        }
+
+
+def _variant(
+    part: FleetPart, one: Production, rates: Rates, whole: float, scaling: Described | None
+) -> dict[str, Any]:
+    variant, serving = one.fleet.variant, part is FleetPart.SERVING
+    return {
+        "name": variant.name,
+        "fleet": part.value,
+        "model": one.config["ModelName"],
+        "multi_model": variant.multi_model,
+        "instance_type": one.config["InstanceType"],
+        "weight": one.weight,
+        "share": one.weight / whole if serving and whole else None,
+        "in_service": one.fleet.in_service,
+        "desired": one.fleet.wanted,
+        "requests_per_minute": rates.by_variant.get(variant.name, 0.0) if serving else 0.0,
+        "scaling": scaling if serving else None,
+        "instances": [_instance(instance) for instance in variant.instances],
+    }
+
+
+def _instance(instance: Instance) -> dict[str, Any]:
+    view = instance.view()
+    held = [model for model in view.models if model.state is not ModelState.ON_DISK]
+    loaded = sum(model.state is ModelState.LOADED for model in held)
+    return {
+        "name": view.name,
+        "state": view.state.value,
+        "message": view.message,
+        "memory_used": view.memory_used,
+        "memory_limit": view.memory_limit,
+        "cpu_percent": view.cpu_percent,
+        "in_flight": view.in_flight,
+        "loaded": loaded,
+        "on_the_way": len(held) - loaded,
+    }
+
+
+def _in_service(played: Played) -> int:
+    return sum(one.fleet.in_service for one in played.deployment.productions.values())
+
+
+def _scaling(activities: Activities) -> dict[str, Described]:
+    """What is registered for the instances of variants, by resource."""
+    policies = defaultdict[str, list[Any]](list)
+    for policy in _of_counts(activities.scaling_policies()):
+        policies[policy["ResourceId"]].append(_plain(policy))
+    return {
+        target["ResourceId"]: {
+            "target": _plain(target),
+            "policies": policies.get(target["ResourceId"], []),
+        }
+        for target in _of_counts(activities.scalable_targets())
+    }
+
+
+def _of_counts(described: Iterable[Described]) -> Iterable[Described]:
+    return (one for one in described if one.get("ScalableDimension") == DIMENSION)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON knows it: datetimes as seconds since the epoch."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value.timestamp() if isinstance(value, datetime) else value
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An endpoint as it stands, in service or not; also while fleets come and go."""
+
+    played: Played
+    rules: Rules
+
+    def view(self) -> EndpointView:
+        """Of all its instances: those that serve, those that come up, those that leave."""
+        deployment = self.played.deployment
+        deployed = tuple(deployment.deployed())
+        instances = tuple(
+            replace(instance.view(), variant=one.fleet.variant.name, fleet=part)
+            for part, one in deployed
+            for instance in one.fleet.variant.instances
+        )
+        whole = deployed[0][1].fleet.variant.view() if deployed else self._view_of_record()
+        return replace(whole, sequence=deployment.log.last, instances=instances)
+
+    def more(self) -> Mapping[str, Any]:
+        """What else its page says."""
+        record = self.played.record
+        return {
+            "status": self.played.status,
+            "failure_reason": record.get("FailureReason"),
+            "config": record["EndpointConfigName"],
+        }
+
+    def _view_of_record(self) -> EndpointView:
+        """Nothing is deployed: as its configuration has it."""
+        record = self.played.record
+        container = container_of(record["Models"][record["ProductionVariants"][0]["ModelName"]])
+        cache = container.get("MultiModelConfig", {}).get("ModelCacheSetting")
+        return EndpointView(
+            self.played.name,
+            container.get("Mode") == "MultiModel",
+            str(container.get("ModelDataUrl") or ""),
+            cache or self.rules.cache.value,
+            self.played.deployment.log.last,
+            (),
+        )
+
+
+class EndpointPages:
+    """What the pages of endpoints show, by name."""
+
+    def __init__(self, endpoints: Endpoints, rules: Rules) -> None:
+        self._endpoints, self._rules = endpoints, rules
+        self._watched: dict[str, Watched] = {}
+
+    def find(self, name: str) -> Watched | None:
+        """None: there is no endpoint of that name."""
+        played = self._endpoints.look(name)
+        if played is None:
+            return None
+        watched = self._watched.get(name)
+        if watched is None or watched.log is not played.deployment.log:
+            shown, log = Shown(played, self._rules), played.deployment.log
+            watched = Watched(shown, log, self._rules.memory_threshold, shown.more)
+            self._watched[name] = watched
+        return watched
+
+    def views(self) -> tuple[EndpointView, ...]:
+        """Of all endpoints, in the order of their creation."""
+        return tuple(Shown(one, self._rules).view() for one in self._endpoints.played())
+
+    def forget(self, name: str) -> None:
+        """It is gone: whoever follows its events hears that there are no more."""
+        watched = self._watched.pop(name, None)
+        if watched is not None:
+            watched.ended.set()
+
+    def end(self) -> None:
+        """The simulator ends: so do all events that are followed."""
+        for watched in self._watched.values():
+            watched.ended.set()
+
+
+def make_overview_routes(overview: Overview, pages: EndpointPages) -> list[Route]:
+    """All of them GET.
+
+    /simulator/overview: see Overview.as_json; ?since=SECONDS leaves out of each endpoint's course
+    what is not newer. /simulator/health: 200 as soon as it answers, with the number of endpoints
+    by status. /simulator/targets: every container, for Prometheus' http_sd_configs.
+    """
+
+    async def index(_: Request) -> Response:
+        return answer_page("overview.html")
+
+    async def whole(request: Request) -> Response:
+        text = request.query_params.get("since", "0")
+        try:
+            since = float(text)
+        except ValueError:
+            since = math.nan
+        if not math.isfinite(since):
+            words = f"since is {text!r}: expected seconds since the epoch, as clock.now has them."
+            return answer_json({"message": words}, 400)
+        return answer_json(overview.as_json(since))
+
+    async def health(_: Request) -> Response:
+        return answer_json({"status": "in service", "endpoints": overview.counts()})
+
+    async def targets(_: Request) -> Response:
+        return answer_json([target for view in pages.views() for target in make_targets(view)])
+
+    return [
+        Route("/", index),
+        *make_static_routes(),
+        Route("/simulator/overview", whole),
+        Route("/simulator/health", health),
+        Route("/simulator/targets", targets),
+        *make_endpoint_routes(pages.find),
+    ]

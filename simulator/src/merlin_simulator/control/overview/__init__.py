@@ -1,1 +1,0 @@
-"""What is seen of the control plane as a whole: its page, each endpoint's page, and JSON."""
