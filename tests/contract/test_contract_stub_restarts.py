@@ -138,6 +138,7 @@ def traffic(container: Container) -> Iterator[list[tuple[float, httpx.Response]]
         caller.result()
 
 
+@pytest.mark.thorough
 @OLD
 @pytest.mark.parametrize(
     "attack",

@@ -189,6 +189,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "archives"
 
 
+@pytest.mark.thorough
 def test_each_model_draws_random_numbers_of_its_own(noisy: Path, tmp_path: Path) -> None:
     """Each instance of each, and anew after each load; where a model sets a seed, the seed's."""
     body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [4], "data": [0, 0, 0, 0]}]}
@@ -240,6 +241,7 @@ def test_off(tmp_path: Path) -> None:
         assert "libtorch" in Path(f"/proc/{stub}/maps").read_text()
 
 
+@pytest.mark.thorough
 def test_workflows_in_nvtabular(tmp_path: Path) -> None:
     """Both workflows and the predictor are forked; what is preloaded waits for the first model."""
     export = ROOT / "examples/merlin/two_workflows"
@@ -261,6 +263,7 @@ def test_workflows_in_nvtabular(tmp_path: Path) -> None:
             assert refused.status_code == 400
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: one thread in any case")
 def test_a_model_computes_with_one_thread(container: Container, tmp_path: Path) -> None:
     """Unless there are to be as many as cores."""

@@ -12,9 +12,10 @@ import pytest
 from tests.json_requests.compare import compare, difference
 from tests.json_requests.generate import case
 from tests.json_requests.served import Ways, served
+from tests.support.tritons import NEWEST, TRITONS
 
 SEED = 20
-COUNT = 1000
+COUNT, SHORT_COUNT = 1000, 300
 #: Of each hundred cases, how many are answered and how many are refused, at least.
 ANSWERED, REFUSED = 35, 25
 
@@ -26,7 +27,19 @@ def ways(triton: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) ->
         yield ways
 
 
-@pytest.mark.parametrize("first", range(0, COUNT, 100))
+@pytest.mark.parametrize(
+    ("triton", "first"),
+    [
+        pytest.param(
+            triton,
+            first,
+            marks=() if triton == NEWEST and first < SHORT_COUNT else pytest.mark.thorough,
+        )
+        for triton in TRITONS
+        for first in range(0, COUNT, 100)
+    ],
+    indirect=["triton"],
+)
 def test_random_requests(first: int, ways: Ways) -> None:
     """The container refuses what tritonserver refuses, and answers what it answers.
 

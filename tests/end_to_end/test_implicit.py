@@ -15,6 +15,7 @@ PYTHON = ROOT / ".venv-merlin/bin/python"
 pytestmark = pytest.mark.timeout(240)
 
 
+@pytest.mark.thorough
 def test_both_models_in_each_form(tmp_path: Path) -> None:
     """The ids and scores that Merlin's operator recommends, by the step and by the executor."""
     program = ROOT / "tests/support/implicit_export.py"

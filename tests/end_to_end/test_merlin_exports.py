@@ -192,7 +192,16 @@ def _random_requests(name: str) -> list[Request]:
     return requests
 
 
-@pytest.fixture(scope="module", params=EXPORTS)
+#: Each executor imports Merlin and NVTabular, which takes seconds.
+_MORE = {"dense", "ragged"}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.thorough if name in _MORE else ()) for name in EXPORTS
+    ],
+)
 def executor(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, PlainTriton]]:

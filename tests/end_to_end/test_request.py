@@ -178,6 +178,7 @@ def endpoint(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield started
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", [[], ["--binary"]])
 def test_boto3_asks_the_simulator(
     form: list[str], packed: Path, endpoint: Simulator, tmp_path: Path
@@ -193,6 +194,7 @@ def test_boto3_asks_the_simulator(
     assert done.stdout.startswith("application/vnd" if form else "application/json")
 
 
+@pytest.mark.thorough
 def test_boto3_is_python(tmp_path: Path) -> None:
     """The snippet names the archive, the file and the type that goes with it."""
     body = tmp_path / "request.bin"

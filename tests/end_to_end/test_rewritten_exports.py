@@ -21,8 +21,9 @@ def frontend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageMakerTrit
         yield running
 
 
-@pytest.mark.parametrize("workflows", ["auto", "off"])
-@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize(
+    ("name", "workflows"), [*((name, "auto") for name in EXPORTS), ("two_workflows", "off")]
+)
 def test_served_by_nvidias_frontend(
     name: str, workflows: str, frontend: SageMakerTriton, tmp_path: Path
 ) -> None:

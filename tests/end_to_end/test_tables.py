@@ -101,6 +101,7 @@ def test_columns_of_unequal_length(served: Container, made: Path) -> None:
     assert answer.json()["error"].startswith("refused by design: column 'price' has 4 rows")
 
 
+@pytest.mark.thorough
 def test_original(made: Path, tmp_path: Path) -> None:
     """Merlin's executor and NVTabular themselves find everything where it is published."""
     settings = {"SERVE_REWRITE": "executor", "SERVE_COMPILE": "off"}

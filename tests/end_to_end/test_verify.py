@@ -172,6 +172,7 @@ def test_dense_export_is_equal(tmp_path: Path) -> None:
     assert figures.services[10] == pytest.approx(numpy["p50_s"])
 
 
+@pytest.mark.thorough
 def test_ragged_export_with_given_requests() -> None:
     """The committed request is asked, and nothing else; --compile off compares NVTabular alone."""
     options = ("--requests", EXAMPLES / "ragged/request.json", "--skip-timing", "--compile", "off")
@@ -193,6 +194,7 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return destination
 
 
+@pytest.mark.thorough
 def test_healthy_export_without_rows(numbers: Path) -> None:
     """A request without rows is answered as Merlin answers it, also by the compiled workflow."""
     done = program(numbers / "plain", "--skip-timing", "--format", "json")
@@ -272,6 +274,7 @@ def shifted(made: ServingPlan | None) -> ServingPlan:
     return replace(made, models=tuple(models))
 
 
+@pytest.mark.thorough
 def test_archive_without_an_executor(tmp_path: Path) -> None:
     """A Triton ensemble of Merlin's is compared with itself after its workflow is compiled."""
     source, made = EXAMPLES / "ragged/repository", tmp_path / "made"
@@ -380,7 +383,13 @@ def test_that_does_not_load(tmp_path: Path) -> None:
     assert "the log" not in str(caught.value)
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.1, 0.3, 0.6, 0.9, 1.2, 1.5, 2.5, 6.0])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *(0.0, 0.6, 2.5),
+        *(pytest.param(it, marks=pytest.mark.thorough) for it in (0.1, 0.3, 0.9, 1.2, 1.5, 6.0)),
+    ],
+)
 def test_interrupted_at_any_time(moment: float, temporary: Path, tmp_path: Path) -> None:
     """Ctrl-C while it imports, reads, starts processes, loads and asks: it ends."""
     command = [*PROGRAM, "verify", str(EXAMPLES / "dense/repository")]
