@@ -7,67 +7,21 @@ import re
 import signal
 from pathlib import Path
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from container import __version__
 from merlin_simulator.plans.calibration.from_metrics import make_figures_of_metrics
 from tests.contract.conftest import Archive
 from tests.support import models
 from tests.support.container import Container, running, until
+from tests.support.metrics_page import Samples, sample, scrape
 from tests.support.protocol import infer, values
 from tests.support.triton_metrics import TRITON_METRICS
 from tests.support.tritons import BOTH
 
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 TARGET = "X-Amzn-SageMaker-Target-Model"
-
-
-def scrape(container: Container, path: str = "/metrics") -> Samples:
-    """Every sample of the page; a series that stands twice fails."""
-    answer = container.http.get(path)
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    found: Samples = {}
-    for family in text_string_to_metric_families(answer.text):
-        for sample in family.samples:
-            key = (sample.name, frozenset(sample.labels.items()))
-            assert key not in found, key
-            found[key] = sample.value
-    return found
-
-
-def sample(found: Samples, name: str, **labels: str) -> float:
-    return found.get((name, frozenset(labels.items())), 0.0)
 
 
 def names_a_model(found: Samples, model_name: str) -> bool:
     return any(("model_name", model_name) in labels for _, labels in found)
-
-
-def test_invocations_by_target_model_and_code(container: Container, archive: Archive) -> None:
-    """The archive's name comes with the load; another model's numbers do not move."""
-    container.load("counted", archive(m=models.identity), **{TARGET: "shop/a b.tar.gz"})
-    try:
-        before = scrape(container)
-        for number in range(5):
-            assert values(container.invoke("counted", infer([number]))) == [number]
-        for _ in range(2):
-            assert container.invoke("counted", b"{").status_code == 400
-        after = scrape(container)
-    finally:
-        container.unload("counted")
-    labels = {"target_model": "shop/a b.tar.gz", "model_name": "counted"}
-    grown = {key: after[key] - before.get(key, 0.0) for key in after}
-    assert sample(grown, "serve_invocations_total", **labels, code="200") == 5
-    assert sample(grown, "serve_invocations_total", **labels, code="400") == 2
-    assert (
-        sum(value for (name, _), value in grown.items() if name == "serve_invocations_total") == 7
-    )
-    for part in ("total", "waiting", "translating", "tritonserver"):
-        seconds = {"target_model": "shop/a b.tar.gz", "part": part}
-        assert sample(grown, "serve_invocation_seconds_count", **seconds) == 7
-    assert sample(grown, "serve_request_bytes_total", **labels) > 5 * 50
-    assert sample(grown, "serve_refusals_total", cause="caller") == 2
 
 
 @BOTH
@@ -121,19 +75,6 @@ def test_a_plan_reads_its_figures_from_here(container: Container, archive: Archi
     assert 0 < figures.service_s < 10
 
 
-def test_a_target_that_comes_with_an_invocation(container: Container, archive: Archive) -> None:
-    """Until then the model's own name stands there; afterwards its numbers have moved along."""
-    with container.loaded("late", archive(m=models.identity)):
-        container.invoke("late", infer([1]))
-        first = scrape(container)
-        container.invoke("late", infer([1]), **{TARGET: "late.tar.gz"})
-        second = scrape(container)
-    named = {"model_name": "late", "code": "200"}
-    assert sample(first, "serve_invocations_total", target_model="late", **named) == 1
-    assert sample(second, "serve_invocations_total", target_model="late.tar.gz", **named) == 2
-    assert sample(second, "serve_invocations_total", target_model="late", **named) == 0
-
-
 def test_a_model_that_leaves_takes_its_series_along(container: Container, archive: Archive) -> None:
     """The next page shows what it did until its end; soon there is nothing of it."""
     directory = archive(m=models.identity)
@@ -167,21 +108,6 @@ def test_versions_are_told(container: Container) -> None:
     assert told["python"].count(".") == 2
     assert re.fullmatch(r"2\.\d+\.\d+", told["tritonserver"])
     assert told["nvtabular"].startswith("23.")
-
-
-def test_unknown_models_make_no_series(container: Container) -> None:
-    before = scrape(container)
-    for number in range(20):
-        assert container.invoke(f"unknown-{number}", infer([1])).status_code == 404
-    after = scrape(container)
-    assert set(after) - set(before) <= {
-        key for key in after if ("model_name", "") in key[1] or ("target_model", "") in key[1]
-    }
-    labels = {"target_model": "", "model_name": "", "code": "404"}
-    grown = sample(after, "serve_invocations_total", **labels) - sample(
-        before, "serve_invocations_total", **labels
-    )
-    assert grown == 20
 
 
 def test_loads_by_result_and_stage(container: Container, archive: Archive) -> None:
