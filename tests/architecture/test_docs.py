@@ -167,7 +167,7 @@ def test_make_targets_exist(page: Path) -> None:
 def _make_targets(folder: str) -> frozenset[str]:
     """Of a project, or of the root."""
     listed = subprocess.run(
-        ["make", "help"], cwd=ROOT / folder, capture_output=True, text=True, timeout=30, check=True
+        ["make", "help"], cwd=ROOT / folder, capture_output=True, text=True, timeout=120, check=True
     ).stdout
     return frozenset(re.findall(r"^\s+make (?:-C \w+ )?([a-z-]+)", listed, re.MULTILINE))
 

@@ -67,7 +67,7 @@ def archive(container: Container, name: str, model: models.PythonModel) -> Path:
 
 def connect(container: Container) -> socket.socket:
     """A connection."""
-    return socket.create_connection(("127.0.0.1", container.port), timeout=30)
+    return socket.create_connection(("127.0.0.1", container.port), timeout=90)
 
 
 def request(name: str, content: dict[str, object] | bytes, headers: str = "") -> bytes:

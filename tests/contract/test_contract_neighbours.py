@@ -161,7 +161,7 @@ for call in {STEERING}:
     url = "http://127.0.0.1:%s/v2/%s" % (flags["--http-port"], path)
     asked = urllib.request.Request(url, b"{{}}" if method == "POST" else None, method=method)
     try:
-        said[call] = opener.open(asked, timeout=10).status
+        said[call] = opener.open(asked, timeout=60).status
     except urllib.error.HTTPError as error:
         said[call] = error.code
 """

@@ -117,7 +117,7 @@ def test_sigterm_finishes_what_is_in_flight(triton: Mapping[str, str], tmp_path:
 
 def _accepts(container: Container) -> bool:
     try:
-        httpx.get(f"http://127.0.0.1:{container.port}/ping", timeout=1, trust_env=False)
+        httpx.get(f"http://127.0.0.1:{container.port}/ping", timeout=60, trust_env=False)
     except httpx.TransportError:
         return False
     return True

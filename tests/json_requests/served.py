@@ -32,7 +32,7 @@ DATA_TYPES = (
 #: tritonserver can be asked itself. 2.36 has none.
 _OPEN = "--http-restricted-api=logging:x-tests-own=1"
 #: Longer than any answer takes; what takes longer hangs.
-ANSWER_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 90.0
 
 #: Answers each input as it came, and in SEEN what else the request said.
 _IDENTITY = """

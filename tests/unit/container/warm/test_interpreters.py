@@ -20,7 +20,7 @@ from container.warm.interpreters import CODE, Surroundings, WarmInterpreters
 from serve.resources.census import FORKED
 from tests.support.container import Process, processes, until
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 AGAIN = "the process that ran the model has ended; it is forked again"
 KEPT = 8 * 1024 * 1024
 UTILS = Path(sysconfig.get_path("purelib")) / (

@@ -23,7 +23,7 @@ from serve.triton.connection import Answer, Headers
 from tests.support.clock import Clock
 
 _FROM_BYTES = 10_000
-_WAIT_S = 30.0
+_WAIT_S = 120.0
 #: A deadline that is not met, a caller who is there, and what is held for a request.
 _SOON: tuple[float, Callable[[], bool], ExitStack] = (1e9, lambda: True, ExitStack())
 _JSON_HEADERS: Headers = [(b"x-own", b"1"), (b"content-type", b"application/json")]
