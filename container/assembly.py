@@ -33,8 +33,8 @@ from ensemble_tools import Choices, Compile, EnsembleToolsError, Limits, Rewrite
 from serve.errors import ServeError
 from serve.http.app import multi_model_app, single_model_app
 from serve.http.connections import Connections
-from serve.http.invoke_protocol import invocation_protocol
-from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
+from serve.http.invoke_protocol import invocation_protocol, invoked_model, is_invocations
+from serve.http.routes import ModelRoutes, PingRoute
 from serve.invoke.bodies import Bodies
 from serve.invoke.failures import Failures
 from serve.invoke.invocation import Invocation
@@ -244,27 +244,16 @@ class Container:
         self.observability.send_last_traces()
 
     def _app(self) -> ASGIApp:
-        ping, single = PingRoute(self._health_check()), self._single_model
-        invoke = InvokeRoute(
-            self._invocation,
-            single,
-            rooms=self._rooms,
-            largest_body=self._crowd.limits.largest_body,
-            telemetry=self.observability.telemetry,
-        )
-        metrics = self.observability.metrics_path()
-        if single is not None:
-            return single_model_app(ping, invoke, metrics)
-        models = ModelRoutes(self._registry, self._lifecycle)
-        return multi_model_app(ping, models, invoke, metrics)
+        ping, metrics = PingRoute(self._health_check()), self.observability.metrics_path()
+        if self._single_model is not None:
+            return single_model_app(ping, metrics)
+        return multi_model_app(ping, ModelRoutes(self._registry, self._lifecycle), metrics)
 
     def _protocol(self) -> type[asyncio.Protocol]:
-        """What takes invocations out in front of the app; none where answers are streams."""
+        """What answers invocations, in front of the app."""
         name = self._single_model
         model_of: Callable[[bytes], str | None] = invoked_model
-        if self._invocation.streams:
-            model_of = _no_model
-        elif name is not None:
+        if name is not None:
             model_of = lambda url: name if is_invocations(url) else None  # noqa: E731
         return invocation_protocol(
             self._invocation,
@@ -339,10 +328,6 @@ def _translation(settings: Settings) -> Translation | None:
         return None
     # One core is the event loop's, one the models'; the others may read JSON in tritonserver.
     return Translation(threshold_bytes, beside=max(0, len(os.sched_getaffinity(0)) - 2))
-
-
-def _no_model(_: bytes) -> str | None:
-    return None
 
 
 class _Server(uvicorn.Server):

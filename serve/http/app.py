@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from fastapi.exceptions import HTTPException
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from serve.errors import ServeError
 from serve.http.error_responses import OnHttpError, on_error
 from serve.http.metrics_route import MetricsRoute
-from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute
+from serve.http.routes import ModelRoutes, PingRoute
 
 #: What a caller of another path or method is told.
 _MULTI_MODEL_CALLS = (
@@ -32,7 +34,7 @@ class MetricsPath:
 
 
 def multi_model_app(
-    ping: PingRoute, models: ModelRoutes, invoke: InvokeRoute, metrics: MetricsPath | None = None
+    ping: PingRoute, models: ModelRoutes, metrics: MetricsPath | None = None
 ) -> ASGIApp:
     """The multi-model contract (AWS, "Custom container contract for multi-model endpoints")."""
     app = _app(ping, metrics, _MULTI_MODEL_CALLS)
@@ -40,17 +42,20 @@ def multi_model_app(
     app.add_api_route("/models", models.list_models, methods=["GET"])
     app.add_api_route("/models/{model_name}", models.get_model, methods=["GET"])
     app.add_api_route("/models/{model_name}", models.unload_model, methods=["DELETE"])
-    app.router.routes.append(Route("/models/{model_name}/invoke", invoke, methods=["POST"]))
+    app.router.routes.append(Route("/models/{model_name}/invoke", _invoke, methods=["POST"]))
     return app
 
 
-def single_model_app(
-    ping: PingRoute, invoke: InvokeRoute, metrics: MetricsPath | None = None
-) -> ASGIApp:
+def single_model_app(ping: PingRoute, metrics: MetricsPath | None = None) -> ASGIApp:
     """The single-model contract (AWS, "Use your own inference code with hosting services")."""
     app = _app(ping, metrics, _SINGLE_MODEL_CALLS)
-    app.router.routes.append(Route("/invocations", invoke, methods=["POST"]))
+    app.router.routes.append(Route("/invocations", _invoke, methods=["POST"]))
     return app
+
+
+async def _invoke(_: Request) -> Response:
+    """Only here so that other methods get their 405: the protocol answers POST before ASGI."""
+    raise NotImplementedError("an invocation came behind invoke_protocol")
 
 
 def _app(ping: PingRoute, metrics: MetricsPath | None, calls: str) -> FastAPI:

@@ -39,7 +39,6 @@ from serve.http.request_bounds import (
     head_without_upgrade,
     no_request,
 )
-from serve.http.routes import BREAK_OFF
 from serve.http.sockets import TCP_CLOSE, TCP_CLOSE_WAIT, tcp_state, unread_bytes
 
 _log = logging.getLogger(__name__)
@@ -51,7 +50,8 @@ _WORD_OUT_S = 0.1
 _DOUBTED_S, _ASKED_AGAIN_S, _LOOKED_AFTER_S = 0.5, 1.0, 0.1
 #: Of HTTP, those that are spoken.
 _VERSIONS = ("1.1", "1.0")
-_ARE_YOU_THERE = b"HTTP/1.1 100 Continue\r\n\r\n"
+#: What an interim answer is.
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Stage:
@@ -182,29 +182,20 @@ class BoundedProtocol(HttpToolsProtocol):
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """What is no invocation of the plain kind; its head has been looked at."""
+        """What is no invocation; its head has been looked at."""
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":  # what follows is no HTTP (RFC 9110 9.3.6)
                 self.refuse(BadRequest("the request's method", "CONNECT", "no tunnel"))
             return  # the head is read again without it
-        version = self.parser.get_http_version()
-        if version not in _VERSIONS:
-            self.refuse(BadRequest("the request", f"HTTP/{version}", "HTTP/1.1"))
         invoked = self.url.partition(b"?")[0].endswith((b"/invoke", b"/invocations"))
         self._most = self.crowd.limits.largest_body if invoked else LARGEST_OTHER_BODY
+        self.check_special()
         self.check_announced(self.headers, self._most)
-        if len(self.pipeline) >= MOST_AHEAD:
-            self.refuse(
-                BadRequest(
-                    "requests sent ahead of their answers", f"more than {MOST_AHEAD}", "fewer"
-                )
-            )
         if self.beside and invoked:
             self.refuse(self.crowd.too_many())
         if not has_path(self.url):  # uvicorn would raise
             self.refuse(BadRequest("the request's target", _quoted(self.url), "a path"))
         self._body_size = 0
-        self.scope["extensions"] = {BREAK_OFF: self.break_off}  # type: ignore[dict-item]
         super().on_headers_complete()
         self.stage = Stage.BODY
 
@@ -243,6 +234,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self._why = error
         raise _Refused
 
+    def check_special(self) -> None:
+        """Refuse another version, and too many requests ahead of their answers."""
+        version = self.parser.get_http_version()
+        if version not in _VERSIONS:
+            self.refuse(BadRequest("the request", f"HTTP/{version}", "HTTP/1.1"))
+        if len(self.pipeline) >= MOST_AHEAD:
+            self.refuse(
+                BadRequest(
+                    "requests sent ahead of their answers", f"more than {MOST_AHEAD}", "fewer"
+                )
+            )
+
     def check_announced(self, headers: list[tuple[bytes, bytes]], most: int) -> None:
         """Refuse a body that says that it is larger, before any of it has come."""
         for name, value in headers:
@@ -265,16 +268,14 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle.waiting_for_100_continue = False  # nor is he told to go on, behind the last word
         cycle.message_event.set()
 
-    def break_off(self) -> None:
-        """End the connection inside the answer that is being sent, after what was sent of it."""
-        self.give_up(self.answering)
-        self.transport.close()
-
     def tell_refused(self, error: ServeError) -> None:
         """A connection, or a request of which only a part of the head came."""
 
     def waits(self, cycle: Any) -> bool:
-        """Whether what was asked could still be given up without anything having been done."""
+        """Whether what was asked could still be given up without anything having been done.
+
+        And whether its caller may be told something meanwhile: not in HTTP/1.0 (RFC 9110 15.2).
+        """
         return False
 
     # -- requests, their answers, and the end
@@ -466,8 +467,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing() or not self._owes():
             self._doubted = False
             return
-        if self.waits(answering) and not answering.response_started and _takes_interim(answering):
-            self.transport.write(_ARE_YOU_THERE)
+        if self.waits(answering) and not answering.response_started:
+            self.transport.write(CONTINUE)
             self.loop.call_later(_LOOKED_AFTER_S, self._look_whether_gone)
         self.loop.call_later(_ASKED_AGAIN_S, self._ask)
 
@@ -478,12 +479,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
 def _quoted(found: bytes) -> str:
     return shortened(found.decode("latin-1"))
-
-
-def _takes_interim(cycle: Any) -> bool:
-    """Not so in HTTP/1.0 (RFC 9110 15.2)."""
-    scope = getattr(cycle, "scope", None)
-    return scope is None or scope["http_version"] == "1.1"
 
 
 def _write_error(error: ServeError) -> bytes:

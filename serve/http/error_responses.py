@@ -63,8 +63,6 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 RETRY_AFTER_S = 1
 
 
-#: Stands in the scope of a request whose errors are told elsewhere: an invocation's.
-TOLD = "serve.told"
 #: What a request to load a model asked for stands under this name in its state.
 WANTED = "wanted"
 _REFUSED = "request refused: %s"
@@ -108,7 +106,7 @@ def _call(request: Request) -> dict[str, object]:
 async def on_error(request: Request, error: Exception) -> Response:
     """For whatever a route raises. Starlette raises a bug again after the answer, which logs it."""
     status, headers, body = error_answer(error)
-    if isinstance(error, ServeError) and TOLD not in request.scope.get("extensions", ()):
+    if isinstance(error, ServeError):
         wanted = getattr(request.state, WANTED, None)
         name = request.path_params.get("model_name") or (wanted.model_name if wanted else "")
         facts = {"status": status, **_call(request), **({"url": wanted.url} if wanted else {})}

@@ -1,35 +1,40 @@
 """uvicorn's HTTP protocol, with invocations taken out in front of ASGI.
 
 The hot path. An invocation needs none of what ASGI brings: no scope, no messages, no routing
-(docs/decisions/0015). Only the plain case is taken out; whatever is special about a request or its
-connection (HTTP/1.0, `Expect`, an upgrade, a request sent ahead of the last answer, a path that is
-quoted) goes the usual way, which answers an invocation alike (routes.InvokeRoute).
+(docs/decisions/0015). What is special about a request or its connection (HTTP/1.0, `Expect`, a
+request sent ahead of the last answer) is looked at beside the plain case, which it costs nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
+from urllib.parse import unquote
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from serve.context import bind
 from serve.deadline import within
 from serve.errors import ServeError, TritonUnavailable
-from serve.http.bounded_protocol import BoundedProtocol, Stage
+from serve.http.bounded_protocol import CONTINUE, BoundedProtocol, Stage
 from serve.http.connections import Connections
 from serve.http.error_responses import error_answer, status_of
-from serve.http.routes import EXTENSION, LAST_WORD
+from serve.http.request_bounds import has_path
 from serve.invoke.headers import keep_piece
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
+from serve.invoke.stream_errors import StreamErrors
 from serve.limit import UNCOUNTED
 from serve.models.waiting_room import HeldBody, WaitingRooms
 from serve.telemetry.record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.telemetry import Telemetry
-from serve.triton.connection import Headers, write_together
+from serve.triton.connection import Answer, AnswerStream, Headers, write_together
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +48,8 @@ def invocation_protocol(
 ) -> type[BoundedProtocol]:
     """The protocol class that answers invocations itself.
 
-    model_of: the model's name for the path of an invocation, None for any other path. Whole answers
-    only: not for an invocation that streams. rooms: count the bytes of bodies. telemetry: is told
-    how each ended.
+    model_of: the model's name for the url of an invocation, None for any other url. rooms: count
+    the bytes of bodies. telemetry: is told how each ended.
     """
     members = {
         "invocation": invocation,
@@ -65,16 +69,53 @@ _TOLD_BEHIND = 32 * 1024
 _SENT_AT_ONCE = 128 * 1024
 
 
+#: Of HTTP, the version in which an answer may come in chunks, and be preceded by an interim one.
+_CHUNKED_VERSION = "1.1"
+
+_UNFORESEEN = "an invocation failed for a reason that was not foreseen"
+
+_MODELS, _INVOKE, _INVOCATIONS = "/models/", "/invoke", "/invocations"
+#: A path as it stands in nearly every request: nothing that a url quotes, no query.
+_PLAIN = re.compile(rb"[A-Za-z0-9_.~/-]+")
+
+
+def invoked_model(url: bytes) -> str | None:
+    """The model_name of /models/{model_name}/invoke; None for any other url."""
+    path = _read_path(url)
+    name = path[len(_MODELS) : -len(_INVOKE)]
+    if name and "/" not in name and path.startswith(_MODELS) and path.endswith(_INVOKE):
+        return name
+    return None
+
+
+def is_invocations(url: bytes) -> bool:
+    """Whether it is /invocations."""
+    return _read_path(url) == _INVOCATIONS
+
+
+def _read_path(url: bytes) -> str:
+    """As uvicorn reads it, for routes; empty where there is none."""
+    if url.startswith(b"/") and _PLAIN.fullmatch(url):
+        return url.decode()
+    path: bytes = httptools.parse_url(url).path if has_path(url) else b""
+    return unquote(path.decode("ascii", "replace"))
+
+
 class _Exchange:
     """An invocation and its answer, in the place that uvicorn keeps an ASGI cycle in.
 
     uvicorn reads and writes response_complete, disconnected, keep_alive and message_event.
+    expects: its caller waits to be told to go on. has_turn: whether those before it on its
+    connection have been answered. whole: whether all of it has come.
     """
 
     #: uvicorn sets it when the connection is lost; nobody waits for it here.
     message_event = asyncio.Event()
     __slots__ = (
+        "chunked",
         "disconnected",
+        "expects",
+        "has_turn",
         "headers",
         "held",
         "keep_alive",
@@ -86,11 +127,13 @@ class _Exchange:
         "size",
         "task",
         "uncounted_up_to",
+        "whole",
     )
 
     def __init__(self, model_name: str, headers: Headers) -> None:
         self.response_started = self.response_complete = self.disconnected = False
-        self.keep_alive = True
+        self.keep_alive = self.chunked = self.has_turn = True
+        self.expects = self.whole = False
         self.model_name, self.headers = model_name, headers
         self.pieces: list[bytes] = []
         self.size, self.uncounted_up_to = 0, UNCOUNTED
@@ -111,7 +154,13 @@ class _Protocol(BoundedProtocol):
     rooms: WaitingRooms
     telemetry: Telemetry
 
-    # -- httptools' callbacks
+    # -- asyncio's and httptools' callbacks
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for cycle, _ in self.pipeline:
+            if isinstance(cycle, _Exchange):
+                cycle.drop_body()
 
     def on_message_begin(self) -> None:
         self.stage, self.head_size, self.beside_body, self.hosts = Stage.HEAD, 0, None, 0
@@ -121,10 +170,11 @@ class _Protocol(BoundedProtocol):
 
     def on_headers_complete(self) -> None:
         self.head_read()
-        model_name = self._find_invoked_model()
+        parser = self.parser
+        is_invocation = parser.get_method() == b"POST" and not parser.should_upgrade()
+        model_name = self.model_of(self.url) if is_invocation else None
         if model_name is not None:
-            self.cycle = _Exchange(model_name, self.headers)  # type: ignore[assignment]
-            self.stage = Stage.BODY
+            self._begin_exchange(model_name)
             return
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
@@ -150,44 +200,77 @@ class _Protocol(BoundedProtocol):
         if self.stage != Stage.BODY:
             return  # of a head that is read again
         self.read_whole()
-        self.answering = cycle
-        task = cycle.task = self.loop.create_task(self._answer(cycle))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        cycle.whole = True
+        if cycle.has_turn:
+            self._begin_answer(cycle)
 
     # -- one invocation
 
-    def _find_invoked_model(self) -> str | None:
-        """The model of a plain invocation; None for anything else."""
+    def _begin_exchange(self, model_name: str) -> None:
         parser, last = self.parser, self.cycle
-        if (
-            parser.get_method() != b"POST"
-            or self.expect_100_continue
-            or (last is not None and not last.response_complete)
-            or parser.get_http_version() != "1.1"
-            or not parser.should_keep_alive()
-            or parser.should_upgrade()
-            or self.beside
-        ):
-            return None
-        return self.model_of(self.url)
+        self.check_announced(self.headers, self.crowd.limits.largest_body)
+        exchange = _Exchange(model_name, self.headers)
+        plain = (
+            parser.should_keep_alive()
+            and parser.get_http_version() == _CHUNKED_VERSION
+            and not (self.expect_100_continue or self.beside)
+            and (last is None or last.response_complete)
+        )
+        if not plain:
+            self._begin_special(exchange)
+        self.cycle = exchange  # type: ignore[assignment]
+        self.stage = Stage.BODY
+
+    def _begin_special(self, exchange: _Exchange) -> None:
+        """One that ends its connection, expects a word, comes ahead of its turn, or is refused."""
+        self.check_special()
+        if self.beside:
+            self.refuse(self.crowd.too_many())
+        exchange.chunked = self.parser.get_http_version() == _CHUNKED_VERSION
+        exchange.keep_alive = exchange.chunked and self.parser.should_keep_alive()
+        exchange.expects = self.expect_100_continue
+        if self.cycle is None or self.cycle.response_complete:
+            self._give_turn(exchange)
+        else:
+            exchange.has_turn = False
+            self.flow.pause_reading()
+            self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        if cycle.__class__ is not _Exchange:
+            super()._start_asgi_task(cycle, app)
+            return
+        self._give_turn(cycle)
+        if cycle.whole:
+            self._begin_answer(cycle)
+
+    def _give_turn(self, exchange: _Exchange) -> None:
+        exchange.has_turn = True
+        if exchange.expects:  # the bytes that came with its head may be why it is refused
+            self.loop.call_soon(self._tell_to_go_on, exchange)
+
+    def _tell_to_go_on(self, exchange: _Exchange) -> None:
+        if self._is_wanted() and not exchange.response_started and not exchange.disconnected:
+            self.transport.write(CONTINUE)
+
+    def _begin_answer(self, exchange: _Exchange) -> None:
+        self.answering = exchange
+        task = exchange.task = self.loop.create_task(self._answer(exchange))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def _count(self, exchange: _Exchange) -> None:
         """The body has grown by much."""
         held = exchange.held
         try:
             if held is None:
-                held = exchange.held = self._begin_counting(exchange)
+                largest = self.crowd.limits.largest_body
+                held = exchange.held = HeldBody(self.rooms, exchange.model_name, largest)
                 self.invocation.expect(exchange.model_name)
             held.grow(exchange.size)
         except ServeError as error:
             self.refuse(error)
         exchange.uncounted_up_to = held.uncounted_up_to
-
-    def _begin_counting(self, exchange: _Exchange) -> HeldBody:
-        largest = self.crowd.limits.largest_body
-        self.check_announced(exchange.headers, largest)
-        return HeldBody(self.rooms, exchange.model_name, largest)
 
     def body_size(self) -> int:
         """How much has come of the body that is being read."""
@@ -206,11 +289,10 @@ class _Protocol(BoundedProtocol):
 
     def drop_unread(self, cycle: Any, word: ServeError | None = None) -> None:
         """The request that was being read will never be whole; word: what its caller is told."""
-        if cycle.__class__ is not _Exchange:
-            cycle.scope["extensions"][LAST_WORD] = word
-        elif not cycle.response_complete:
+        if cycle.__class__ is _Exchange and not cycle.response_complete:
             status = CALLER_LEFT if word is None else status_of(word)
             self.telemetry.invoked(self._record(cycle), status, word)
+            cycle.drop_body()
         super().drop_unread(cycle, word)
 
     def tell_refused(self, error: ServeError) -> None:
@@ -219,11 +301,9 @@ class _Protocol(BoundedProtocol):
 
     def waits(self, cycle: Any) -> bool:
         """Whether it waits for a place in tritonserver, or is a stream that has not begun."""
-        if cycle.__class__ is not _Exchange:
-            request = cycle.scope.get("extensions", {}).get(EXTENSION)
-        else:
-            request = cycle.request
-        return self.streams if request is None else request.waits
+        if cycle.__class__ is not _Exchange or not cycle.chunked:
+            return False
+        return self.streams if cycle.request is None else cycle.request.waits
 
     async def _answer(self, exchange: _Exchange) -> None:
         record = self._record(exchange)
@@ -239,6 +319,9 @@ class _Protocol(BoundedProtocol):
                 self.telemetry.invoked(record, CALLER_LEFT, error)
                 self._end(exchange)
         else:
+            if answer.rest is not None:
+                await self._send_stream(exchange, record, answer, answer.rest)
+                return
             length = record.answer_bytes = sum(map(len, answer.body))
             if length > _TOLD_BEHIND or self.flow.write_paused:
                 self.telemetry.invoked(record, answer.status)
@@ -265,7 +348,7 @@ class _Protocol(BoundedProtocol):
         if not isinstance(error, Exception):
             raise error
         if not isinstance(error, ServeError):
-            _log.error("an invocation failed for a reason that was not foreseen", exc_info=error)
+            _log.error(_UNFORESEEN, exc_info=error)
         status, headers, body = error_answer(error)
         self.telemetry.invoked(record, status, error)
         await self._send(exchange, status, headers, deque([body]), len(body))
@@ -286,7 +369,7 @@ class _Protocol(BoundedProtocol):
         """
         exchange.response_started = True
         exchange.drop_body()  # a caller may read slowly, and then be idle for long
-        batch = [self._head(exchange, status, headers, length)]
+        batch = [_head(exchange, status, headers, b"content-length: %d\r\n" % length)]
         size = 0
         try:
             while self._is_wanted():
@@ -304,14 +387,56 @@ class _Protocol(BoundedProtocol):
             self.transport.abort()  # its head is out: only the connection's end can say so
         self._end(exchange)
 
-    def _head(self, exchange: _Exchange, status: int, headers: Headers, length: int) -> bytes:
-        lines = [STATUS_LINE[status]]
-        for name, value in headers:
-            lines += (name, b": ", value, b"\r\n")
-        if not exchange.keep_alive:
-            lines.append(b"connection: close\r\n")
-        lines.append(b"content-length: %d\r\n\r\n" % length)
-        return b"".join(lines)
+    async def _send_stream(
+        self, exchange: _Exchange, record: InvocationRecord, answer: Answer, rest: AnswerStream
+    ) -> None:
+        """Send an answer as it comes; whoever leaves it unread may not hold the model for ever."""
+        exchange.response_started = True
+        exchange.drop_body()
+        record.status, errors, why = answer.status, StreamErrors(), ""
+        chunked = b"transfer-encoding: chunked\r\n" if exchange.chunked else b""
+        try:
+            with closing(rest):
+                self.transport.write(_head(exchange, answer.status, answer.headers, chunked))
+                async for piece in rest:
+                    body = errors.pass_on(piece)
+                    record.answer_bytes += len(body)
+                    self._write_piece(exchange, body, errors)
+                    if self.flow.write_paused:
+                        await within(self.flow.drain(), self.invocation.timeout_s)
+                self._write_piece(exchange, errors.end(), errors)
+        except ServeError as error:
+            self.telemetry.invoked(record, answer.status, error)
+            why = str(error)
+        except asyncio.TimeoutError:
+            why = "its caller reads no further"
+        except Exception as error:
+            why = f"internal error ({type(error).__name__})"
+            _log.error(_UNFORESEEN, exc_info=error)
+        except asyncio.CancelledError as gone:
+            if self._is_wanted():  # the time for what is in flight is over
+                stopping = TritonUnavailable("the container is stopping")
+                self.telemetry.invoked(record, status_of(stopping), stopping)
+                self.transport.abort()
+            else:
+                self.telemetry.invoked(record, CALLER_LEFT, gone)
+        if why:
+            with bind(model_name=exchange.model_name):
+                _log.error("an answer was broken off: %s", why)
+            self.transport.close()  # its head is out: only the connection's end can say so
+        elif exchange.chunked and self._is_wanted():
+            self.transport.write(b"0\r\n\r\n")
+        # An answer that its caller did not read to the end counts as what its head said.
+        self.telemetry.invoked(record, record.status)
+        self._end(exchange)
+
+    def _write_piece(self, exchange: _Exchange, body: bytes, errors: StreamErrors) -> None:
+        while errors.told:
+            with bind(model_name=exchange.model_name):
+                _log.info("an error inside a stream: %s", errors.told.pop(0))
+        if body and self._is_wanted():
+            chunk = (b"%x\r\n" % len(body), body, b"\r\n") if exchange.chunked else (body,)
+            write_together(self.transport, chunk)
 
     def _end(self, exchange: _Exchange) -> None:
         exchange.response_complete = True
@@ -319,3 +444,14 @@ class _Protocol(BoundedProtocol):
         if not exchange.keep_alive:
             self.transport.close()
         self.on_response_complete()
+
+
+def _head(exchange: _Exchange, status: int, headers: Headers, framing: bytes) -> bytes:
+    """framing: the line that says where the body ends."""
+    lines = [STATUS_LINE[status]]
+    for name, value in headers:
+        lines += (name, b": ", value, b"\r\n")
+    if not exchange.keep_alive:
+        lines.append(b"connection: close\r\n")
+    lines += (framing, b"\r\n")
+    return b"".join(lines)

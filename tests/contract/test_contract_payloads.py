@@ -41,7 +41,7 @@ pytestmark = pytest.mark.parametrize(
 
 @pytest.fixture(scope="session")
 def way(request: pytest.FixtureRequest) -> str:
-    """How the model's name is written: as it is, or with an escape, which goes through ASGI."""
+    """How the model's name is written: as it is, or with an escape."""
     return str(request.param)
 
 

@@ -55,7 +55,7 @@ class Snapshot:
 class Endpoint:
     """What the platform asks. model_root is where archives may lie; work_dir where it writes.
 
-    quotes_names: invocations ask for a quoted name, which the container answers through ASGI.
+    quotes_names: invocations ask for a quoted name.
     """
 
     port: int

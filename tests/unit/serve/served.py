@@ -8,16 +8,15 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import uvicorn
-from starlette.types import Receive, Scope, Send
 
 from serve.errors import ModelNotLoaded, ResourceExhausted
 from serve.http.app import multi_model_app
 from serve.http.connections import ConnectionLimits, Connections
-from serve.http.invoke_protocol import invocation_protocol
-from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model
+from serve.http.invoke_protocol import invocation_protocol, invoked_model
+from serve.http.routes import ModelRoutes, PingRoute
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
 from serve.limit import Limit
@@ -90,19 +89,6 @@ class _Pieces:
         """Nothing is held."""
 
 
-class NotedRoute(InvokeRoute):
-    """Says which paths came its way, behind ASGI."""
-
-    def __init__(self, invocation: Invocation, **options: Any) -> None:
-        super().__init__(invocation, **options)
-        self.called: list[str] = []
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward one invocation."""
-        self.called.append(scope["path"])
-        await super().__call__(scope, receive, send)
-
-
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
@@ -146,7 +132,6 @@ class Served:
     server: _Server
     port: int
     forwarding: Forwarding
-    route: NotedRoute
     crowd: Connections
     rooms: WaitingRooms
     metrics: Metrics
@@ -197,15 +182,11 @@ async def serving() -> AsyncIterator[Served]:
 
     metrics = Metrics()
     telemetry = Telemetry(metrics)
-    route = NotedRoute(
-        invocation, rooms=rooms, largest_body=LIMITS.largest_body, telemetry=telemetry
-    )
     routes = ModelRoutes(Registry(), cast(Lifecycle, None))
     config = uvicorn.Config(
         multi_model_app(
             PingRoute(healthy),
             routes,
-            route,
         ),
         http=invocation_protocol(invocation, invoked_model, crowd, rooms, telemetry),
         host="127.0.0.1",
@@ -220,7 +201,7 @@ async def serving() -> AsyncIterator[Served]:
         await asyncio.sleep(0.01)
     watching = asyncio.ensure_future(crowd.watch())
     port = server.servers[0].sockets[0].getsockname()[1]
-    served = Served(server, port, forwarding, route, crowd, rooms, metrics)
+    served = Served(server, port, forwarding, crowd, rooms, metrics)
     yield served
     watching.cancel()
     for wire in served.wires:

@@ -275,6 +275,7 @@ ANNOUNCED = b"host: x\r\ncontent-length: 1000000000\r\n"
 @pytest.mark.parametrize(
     ("head", "most"),
     [
+        (b"POST /models/m/invoke HTTP/1.1\r\n" + ANNOUNCED, LIMITS.largest_body),
         (b"POST /models/%6d/invoke HTTP/1.1\r\n" + ANNOUNCED, LIMITS.largest_body),
         (b"POST /models/m/invoke HTTP/1.0\r\n" + ANNOUNCED, LIMITS.largest_body),
         (b"POST /models/m/invoke?a=b HTTP/1.1\r\n" + ANNOUNCED, LIMITS.largest_body),

@@ -1,4 +1,4 @@
-"""Invocations on the wire: the plain ones in front of ASGI, the others behind it, all alike."""
+"""Invocations on the wire, in front of ASGI: plain ones and others, all alike."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tests.unit.serve.served import WAIT_S, Served, post
 
 
 @pytest.mark.parametrize(
-    ("request_", "through_asgi"),
+    "request_",
     [
-        (post("m"), False),
-        (post("%6d"), True),
-        (post("m").replace(b"/invoke", b"/invoke?a=b"), True),
-        (post("m", headers="Connection: close\r\n"), True),
-        (post("m", version="1.0"), True),
+        post("m"),
+        post("%6d"),
+        post("m").replace(b"/invoke", b"/invoke?a=b"),
+        post("m").replace(b"/models", b"http://x/models"),
+        post("m", headers="Connection: close\r\n"),
+        post("m", version="1.0"),
     ],
-    ids=["plain", "quoted", "query", "close", "HTTP/1.0"],
+    ids=["plain", "quoted", "query", "absolute", "close", "HTTP/1.0"],
 )
-async def test_an_invocation(served: Served, request_: bytes, through_asgi: bool) -> None:
-    """The same answer on both ways, and the way that is meant."""
+async def test_an_invocation(served: Served, request_: bytes) -> None:
+    """The same answer, however it is asked for."""
     wire = await served.connect()
     await wire.send(request_)
     status, headers, body = await wire.answer()
     assert (status, body) == (200, b"m:{}")
     assert (headers["content-type"], headers["x-of"]) == ("application/json", "triton")
     assert headers["content-length"] == "4"
-    assert bool(served.route.called) == through_asgi
     ((name, request),) = served.forwarding.asked
     assert name == "m"
     assert (b"host", b"x") in list(request.headers)
@@ -107,6 +107,44 @@ async def test_ahead_of_the_answer(served: Served) -> None:
     assert (await wire.answer())[2] == b"m:3"
     await wire.send(post("m", b"4"))
     assert (await wire.answer())[2] == b"m:4"
+
+
+@pytest.mark.parametrize("cut", [0, 1], ids=["whole", "half"])
+async def test_a_caller_that_leaves_what_he_sent_ahead(served: Served, cut: int) -> None:
+    """What is held of a request whose turn has not come is held no more when its caller is gone."""
+    wire = await served.connect()
+    waits = asyncio.Event()
+
+    async def behind(name: str, body: bytes) -> None:
+        await waits.wait()
+
+    served.forwarding.behind = behind
+    ahead = post("m", b"x" * 50_000)
+    await wire.send(post("slow") + ahead[: len(ahead) - cut])
+    await until(lambda: served.rooms.held_bytes > 0)
+    wire.writer.close()
+    state = served.server.server_state
+    await until(lambda: not state.tasks and not state.connections)
+    assert served.rooms.held_bytes == 0
+    assert [name for name, _ in served.forwarding.asked] == ["slow"]
+
+
+@pytest.mark.parametrize(
+    ("version", "framing", "body"),
+    [
+        ("1.1", b"transfer-encoding: chunked\r\n", b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"),
+        ("1.0", b"connection: close\r\n", b"onetwo"),
+    ],
+)
+async def test_a_stream(served: Served, version: str, framing: bytes, body: bytes) -> None:
+    """In chunks, which HTTP/1.0 does not know: there its end is that of the connection."""
+    served.forwarding.streams = True
+    served.forwarding.pieces = [b"one", b"two"]
+    wire = await served.connect()
+    await wire.send(post("m", version=version))
+    expected = b"HTTP/1.1 200 OK\r\nx-of: triton\r\n" + framing + b"\r\n" + body
+    assert await asyncio.wait_for(wire.reader.readexactly(len(expected)), WAIT_S) == expected
+    assert version == "1.1" or await wire.is_closed()
 
 
 @pytest.mark.parametrize("quoted", [False, True])
