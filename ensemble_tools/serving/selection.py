@@ -42,9 +42,10 @@ class Selection:
 
     def publish_in(self, namespace: Namespace, archive: Path) -> tuple[PublishedModel, ...]:
         """What is published, under the names of the namespace. Raises IllegalName."""
-        names = {model.name: namespace.step(model.name) for model in self.models}
-        if self.entry is not None:
-            names[self.entry] = namespace.entry
+        names = {
+            model.name: namespace.entry if model.name == self.entry else namespace.step(model.name)
+            for model in self.models
+        }
         overlays = (
             add_input(overlay_model(model, names, archive), self.waits.get(model.name))
             for model in self.models

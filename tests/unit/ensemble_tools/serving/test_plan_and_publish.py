@@ -32,7 +32,7 @@ from ensemble_tools.errors import (
 from ensemble_tools.explain.text import explain_plan
 from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.layout import write_layout
-from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.namespace import NAME_MAX, Namespace
 from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.serving.plan import Choices, Form, PublishedModel, Rewrite, ServingPlan, plan
 from ensemble_tools.serving.publish import MAX_DEPTH, publish, retract
@@ -81,6 +81,16 @@ NAMES = SettingNames("SERVE_REWRITE", "SERVE_AUTO_COMPLETE")
 def planned(root: Path, *, strict: bool = True, entry: str | None = None) -> ServingPlan:
     repository = read_repository(root, entry)
     return plan(repository, None, Namespace("hash"), Choices(strict=strict, names=NAMES))
+
+
+def test_the_longest_name(tmp_path: Path) -> None:
+    """It is the entry model's alone: no name of a step has to be made for that."""
+    name = "m" * NAME_MAX
+    repository = read_repository(add(tmp_path, "entry", f'backend: "python" {TENSORS}'))
+    assert plan(repository, None, Namespace(name)).triton_names == (name,)
+    dense = read_repository(Path(__file__).parents[4] / "examples/merlin/dense/repository")
+    with pytest.raises(IllegalName, match="use a shorter name"):
+        plan(dense, read_executor_graph(dense), Namespace(name))
 
 
 def config(model: PublishedModel) -> pb.ModelConfig:
