@@ -46,20 +46,20 @@ def watch_answers(client: Any) -> None:
     client.meta.events.register("needs-retry", ask_again)
 
 
-def require_whole(answer: Mapping[str, Any], asked: str) -> None:
+def require_whole(answer: Mapping[str, Any], call: str) -> None:
     """Raises NoAnswer if the last answer was not whole, either."""
     if _WRONG in answer:
-        raise no_aws(asked, answer[_WRONG])
+        raise no_aws(call, answer[_WRONG])
 
 
-def require_members(answer: Mapping[str, Any], asked: str, *names: str) -> None:
+def require_members(answer: Mapping[str, Any], call: str, *names: str) -> None:
     """Raises NoAnswer if an answer lacks members that AWS never leaves out.
 
     For S3, whose service model does not say which they are.
     """
     lacking = [name for name in names if answer.get(name) in (None, "")]
     if lacking:
-        raise no_aws(asked, f"without {', '.join(lacking)}")
+        raise no_aws(call, f"without {', '.join(lacking)}")
 
 
 def _mark(
@@ -126,10 +126,10 @@ class Account:
     def __init__(self, region: str | None, say: Say, *, dry_run: bool = False) -> None:
         self.dry_run, self._say = dry_run, say
         # AWS's other tools read AWS_REGION; boto3 reads AWS_DEFAULT_REGION alone.
-        given = region or os.environ.get("AWS_REGION") or None
-        self.region = given or ""
+        requested = region or os.environ.get("AWS_REGION") or None
+        self.region = requested or ""
         with self._translated("a session"):
-            self._session = _make_session(given)
+            self._session = _make_session(requested)
             chosen = self._session.region_name
         if not chosen:
             raise Unreachable(
@@ -177,12 +177,12 @@ class Account:
 
     def ask_all(self, service: str, operation: str, key: str, **members: Any) -> Iterator[Any]:
         """Every item of all pages of a listing. key: the member that has the items."""
-        asked = f"{service}:{operation}"
+        call = f"{service}:{operation}"
         client = self.client(service)
-        with self._translated(asked):
+        with self._translated(call):
             paginator = client.get_paginator(xform_name(operation))
             for page in paginator.paginate(**members):
-                require_whole(page, asked)
+                require_whole(page, call)
                 yield from page.get(key, ())
 
     def find_body(
@@ -230,14 +230,14 @@ class Account:
         return answer
 
     @contextmanager
-    def _translated(self, asked: str) -> Iterator[None]:
+    def _translated(self, call: str) -> Iterator[None]:
         try:
             yield
         except FOREIGN as error:
             # S3's come as errors if they are not whole: botocore reads their status again.
             if isinstance(error, ClientError):
-                require_whole(error.response, asked)
-            raise refusal_of(error, asked, self.region) from error
+                require_whole(error.response, call)
+            raise refusal_of(error, call, self.region) from error
 
 
 def _make_session(region: str | None) -> Any:

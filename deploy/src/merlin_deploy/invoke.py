@@ -292,38 +292,38 @@ _VALIDATION = r"(?i)^validation(error|exception)$"
 _REFUSALS = (
     Rule(
         "{target} is not ready: it is still being downloaded or loaded, and that goes on; ask "
-        "again in some seconds ({words})",
+        "again in some seconds ({message})",
         code=r"(?i)^modelnotreadyexception$",
     ),
     Rule(
-        "there is no endpoint {endpoint} ({words}); `up CONFIG.toml` makes it",
+        "there is no endpoint {endpoint} ({message}); `up CONFIG.toml` makes it",
         code=_VALIDATION,
-        words=r"Endpoint \S+ of account \d+ not found",
+        message=r"Endpoint \S+ of account \d+ not found",
     ),
     Rule(
-        "the endpoint does not get the archive {target} ({words}); `put` uploads it, and `policy "
+        "the endpoint does not get the archive {target} ({message}); `put` uploads it, and `policy "
         "CONFIG.toml` prints what the role needs to read it",
         code=_VALIDATION,
-        words=r"Failed to download model data",
+        message=r"Failed to download model data",
     ),
     Rule(
-        "the endpoint {endpoint} is not of the kind that CONFIG.toml says ({words}); look at "
+        "the endpoint {endpoint} is not of the kind that CONFIG.toml says ({message}); look at "
         "endpoint.single_model, or `up` again",
         code=_VALIDATION,
-        words=r"(?i)target model header|TARGET_MODEL_HEADER",
+        message=r"(?i)target model header|TARGET_MODEL_HEADER",
     ),
     Rule(
-        "{target}: AWS takes no more requests at this rate ({words}); send fewer at once, or ask "
+        "{target}: AWS takes no more requests at this rate ({message}); send fewer at once, or ask "
         "for a higher quota of InvokeEndpoint",
         code=r"(?i)^(throttlingexception|toomanyrequestsexception)$",
     ),
     Rule(
-        "{target}: no instance takes the request ({words}); ask again, and look at `status`: more "
-        "instances, if that happens often",
+        "{target}: no instance takes the request ({message}); ask again, and look at `status`: "
+        "more instances, if that happens often",
         code=r"(?i)^serviceunavailable$",
     ),
     Rule(
-        "{target}: the answer broke off while it came ({words}); ask again",
+        "{target}: the answer broke off while it came ({message}); ask again",
         code=r"(?i)^(modelstreamerror|internalstreamfailure)$",
     ),
 )
@@ -338,20 +338,20 @@ def refusal_of_invocation(error: Exception, target: Target, region: str) -> Depl
         )
     if not isinstance(error, ClientError):
         return refusal_of(error, _ASKED, region)
-    code, words = code_of(error), one_line(error.response.get("Error", {}).get("Message", ""))
+    code, message = code_of(error), one_line(error.response.get("Error", {}).get("Message", ""))
     if code == "ModelError":
-        return CallRefused(_explain_model_error(error.response, target, words), code)
-    if (rule := find_rule(_REFUSALS, error, code, words)) is not None:
+        return CallRefused(_explain_model_error(error.response, target, message), code)
+    if (rule := find_rule(_REFUSALS, error, code, message)) is not None:
         endpoint = target.endpoint_name
-        sentence = rule.sentence.format(target=target, endpoint=endpoint, words=words)
+        sentence = rule.sentence.format(target=target, endpoint=endpoint, message=message)
         return CallRefused(sentence, code)
     return refusal_of(error, _ASKED, region)
 
 
-def _explain_model_error(response: Any, target: Target, words: str) -> str:
-    """The container's answer, or the lack of one. words: AWS's."""
+def _explain_model_error(response: Any, target: Target, message: str) -> str:
+    """The container's answer, or the lack of one. message: AWS's."""
     status = response.get("OriginalStatusCode")
-    sentence = _read_sentence(response.get("OriginalMessage")) or words
+    sentence = _read_sentence(response.get("OriginalMessage")) or message
     cure = _CURES.get(status)
     if cure is None:
         is_refused = isinstance(status, int) and 400 <= status < 500

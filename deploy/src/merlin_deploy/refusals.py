@@ -64,9 +64,9 @@ _NAMED = re.compile(
 _REQUEST = re.compile(r"(?is)\s*The (Canonical String|String-to-Sign) for this request\b.*")
 
 
-def one_line(words: object) -> str:
+def one_line(message: object) -> str:
     """A message in one line, without secrets and without a full stop at its end."""
-    shown = _REQUEST.sub("", str(words)[:_MOST_READ])
+    shown = _REQUEST.sub("", str(message)[:_MOST_READ])
     shown = _IDS.sub(_HIDDEN, _NAMED.sub(rf"\1\2{_HIDDEN}", shown))
     line = " ".join(shown.split()).rstrip(".")
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"
@@ -91,27 +91,27 @@ _QUOTAS = re.compile(r"(ResourceLimitExceeded|LimitExceeded|QuotaExceeded|TooMan
 
 @dataclass(frozen=True)
 class Rule:
-    """What a sentence is about: errors of these classes, with such a code and such words.
+    """What a sentence is about: errors of these classes, with such a code and message.
 
-    Codes and words are expressions that are searched for.
+    Both are expressions that are searched for.
     """
 
     sentence: str
     code: str = ""
-    words: str = ""
+    message: str = ""
     errors: tuple[type[Exception], ...] = (Exception,)
     refusal: type[DeployError] = Unreachable
 
 
 def find_rule(
-    rules: Iterable[Rule], error: Exception, code: str = "", words: str = ""
+    rules: Iterable[Rule], error: Exception, code: str = "", message: str = ""
 ) -> Rule | None:
     """The first that fits."""
     for rule in rules:
         if (
             isinstance(error, rule.errors)
             and re.search(rule.code, code)
-            and re.search(rule.words, words)
+            and re.search(rule.message, message)
         ):
             return rule
     return None
@@ -127,7 +127,7 @@ _DISTRUSTS = (
     Rule(
         "this machine's clock is minutes away from AWS's; set it",
         code=r"Signature|AuthFailure",
-        words=r"Signature (expired|not yet current)|skew",
+        message=r"Signature (expired|not yet current)|skew",
     ),
     Rule(
         "the credentials have expired; get new ones, as `aws sso login` does",
@@ -179,7 +179,7 @@ _BUSY = re.compile(
 #: Errors that come before AWS's answer.
 _ON_THE_WAY = (
     Rule(
-        "there are no credentials that AWS would take ({words}); set AWS_PROFILE, or "
+        "there are no credentials that AWS would take ({message}); set AWS_PROFILE, or "
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         errors=(
             NoCredentialsError,
@@ -194,28 +194,28 @@ _ON_THE_WAY = (
     Rule("no region is given: set endpoint.region, or AWS_REGION", errors=(NoRegionError,)),
     # http.client's words, which show the header: a key or a token.
     Rule(
-        "{asked}: a key or a token has a character that no header can have, such as a line's end; "
+        "{call}: a key or a token has a character that no header can have, such as a line's end; "
         "look at AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN",
-        words=r"Invalid header value|bytes pattern on a string-like",
+        message=r"Invalid header value|bytes pattern on a string-like",
     ),
     Rule(
-        "{asked}: no TLS with the region {region} ({words}); look at AWS_CA_BUNDLE, "
+        "{call}: no TLS with the region {region} ({message}); look at AWS_CA_BUNDLE, "
         "AWS_ENDPOINT_URL and proxies",
         errors=(SSLError,),
     ),
     Rule(
-        "{asked}: the proxy does not let it through ({words}); look at HTTPS_PROXY, HTTP_PROXY and "
-        "NO_PROXY; nothing is lost, ask again",
+        "{call}: the proxy does not let it through ({message}); look at HTTPS_PROXY, HTTP_PROXY "
+        "and NO_PROXY; nothing is lost, ask again",
         errors=(ProxyConnectionError, InvalidProxiesConfigError),
         refusal=NoAnswer,
     ),
     Rule(
-        "{asked}: the answer broke off ({words}); look at the network; nothing is lost, ask again",
+        "{call}: the answer broke off ({message}); look at the network; nothing is lost, ask again",
         errors=(ResponseStreamingError, IncompleteReadError, FlexibleChecksumError, HTTPError),
         refusal=NoAnswer,
     ),
     Rule(
-        "{asked}: no answer from the region {region} ({words}); look at the region's name, "
+        "{call}: no answer from the region {region} ({message}); look at the region's name, "
         "AWS_ENDPOINT_URL and the network; nothing is lost, ask again",
         errors=(ConnectionError, HTTPClientError),
         refusal=NoAnswer,
@@ -225,9 +225,9 @@ _ON_THE_WAY = (
 
 def is_missing(error: ClientError) -> bool:
     """Whether AWS says that something does not exist. SageMaker has no code of its own for that."""
-    code, words = code_of(error), _words(error)
+    code, message = code_of(error), _message_of(error)
     return code in _MISSING or (
-        code == "ValidationException" and _NOT_FOUND.search(words) is not None
+        code == "ValidationException" and _NOT_FOUND.search(message) is not None
     )
 
 
@@ -236,57 +236,57 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def refusal_of(error: Exception, asked: str, region: str) -> DeployError:
-    """error: one of FOREIGN. asked: the call, such as sagemaker:CreateModel."""
+def refusal_of(error: Exception, call: str, region: str) -> DeployError:
+    """error: one of FOREIGN. call: the call, such as sagemaker:CreateModel."""
     if isinstance(error, ClientError):
-        return _refusal_of_answer(error, asked, region)
+        return _refusal_of_answer(error, call, region)
     if isinstance(error, RecursionError):
-        return no_aws(asked, "it is redirected without an end, or has values inside of values")
-    words = one_line(error)
+        return no_aws(call, "it is redirected without an end, or has values inside of values")
+    message = one_line(error)
     if isinstance(error, ResponseParserError):
-        return no_aws(asked, words)
-    if (rule := find_rule(_ON_THE_WAY, error, words=str(error))) is not None:
-        return rule.refusal(rule.sentence.format(asked=asked, region=region, words=words))
+        return no_aws(call, message)
+    if (rule := find_rule(_ON_THE_WAY, error, message=str(error))) is not None:
+        return rule.refusal(rule.sentence.format(call=call, region=region, message=message))
     if isinstance(error, BotoCoreError):
-        return CallRefused(f"{asked}: {words}", type(error).__name__)
+        return CallRefused(f"{call}: {message}", type(error).__name__)
     return Unreachable(
-        f"{asked}: {words}; look at AWS_ENDPOINT_URL, and at where the credentials come from "
+        f"{call}: {message}; look at AWS_ENDPOINT_URL, and at where the credentials come from "
         "(AWS_PROFILE, credential_process, AWS_WEB_IDENTITY_TOKEN_FILE)"
     )
 
 
-def no_aws(asked: str, words: str) -> NoAnswer:
-    """Something else than AWS answered, or the answer is not whole. words: what came."""
+def no_aws(call: str, message: str) -> NoAnswer:
+    """Something else than AWS answered, or the answer is not whole. message: what came."""
     return NoAnswer(
-        f"{asked}: the answer is none of AWS's ({words}); look at AWS_ENDPOINT_URL, proxies and "
+        f"{call}: the answer is none of AWS's ({message}); look at AWS_ENDPOINT_URL, proxies and "
         "the network; nothing is lost, ask again"
     )
 
 
-def _refusal_of_answer(error: ClientError, asked: str, region: str) -> DeployError:
-    code, words = code_of(error), _words(error)
-    if (rule := find_rule(_DISTRUSTS, error, code, words)) is not None:
-        return Unreachable(f"{asked} ({code}): {rule.sentence.format(region=region)}")
+def _refusal_of_answer(error: ClientError, call: str, region: str) -> DeployError:
+    code, message = code_of(error), _message_of(error)
+    if (rule := find_rule(_DISTRUSTS, error, code, message)) is not None:
+        return Unreachable(f"{call} ({code}): {rule.sentence.format(region=region)}")
     # Before quotas: RequestLimitExceeded is about calls, not about what they make.
     if _BUSY.search(code):
         return NoAnswer(
-            f"{asked}: AWS does not manage it now ({code}): {words}; nothing is lost, ask again"
+            f"{call}: AWS does not manage it now ({code}): {message}; nothing is lost, ask again"
         )
-    if _RIGHTS.search(code) or (code, words) == _HEAD_REFUSED:
+    if _RIGHTS.search(code) or (code, message) == _HEAD_REFUSED:
         return MissingRight(
-            f"{asked} is not allowed in {region}: {words}; `python -m deploy policy CONFIG.toml` "
+            f"{call} is not allowed in {region}: {message}; `python -m deploy policy CONFIG.toml` "
             "prints the rights that are needed"
         )
     if _QUOTAS.search(code):
         return QuotaReached(
-            f"{asked}: a quota of the account is reached in {region}: {words}; ask for more in "
+            f"{call}: a quota of the account is reached in {region}: {message}; ask for more in "
             "Service Quotas, or take fewer or other instances, and call again"
         )
-    return _class_of(error)(f"{asked}: AWS refuses it ({code}): {words}", code)
+    return _class_of(error)(f"{call}: AWS refuses it ({code}): {message}", code)
 
 
 def _class_of(error: ClientError) -> type[CallRefused]:
-    text = f"{code_of(error)}: {_words(error)}"
+    text = f"{code_of(error)}: {_message_of(error)}"
     if _ALREADY.search(text):
         return AlreadyThere
     if _IN_PROGRESS.search(text):
@@ -294,5 +294,5 @@ def _class_of(error: ClientError) -> type[CallRefused]:
     return NotThere if is_missing(error) else CallRefused
 
 
-def _words(error: ClientError) -> str:
+def _message_of(error: ClientError) -> str:
     return one_line(error.response.get("Error", {}).get("Message", ""))

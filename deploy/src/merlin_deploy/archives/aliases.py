@@ -212,10 +212,10 @@ def read_aliases(account: Account, place: Place) -> Aliases:
 
 def _read_table(account: Account, place: Place) -> Table:
     key, url = place.aliases_key, f"s3://{place.bucket}/{place.aliases_key}"
-    found = account.find_body("s3", "GetObject", _MOST_BYTES, Bucket=place.bucket, Key=key)
-    if found is None:
+    reply = account.find_body("s3", "GetObject", _MOST_BYTES, Bucket=place.bucket, Key=key)
+    if reply is None:
         return Table(Aliases(), None)
-    content, answer = found
+    content, answer = reply
     if len(content) > _MOST_BYTES:
         raise Refused(
             f"{url} has more than {show_bytes(_MOST_BYTES)}, expected a table of aliases; "

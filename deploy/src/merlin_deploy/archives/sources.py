@@ -59,22 +59,23 @@ def find_sources(
     name: for the archive, if there is only one. say: told which files of a folder are left out.
     Raises Refused, with all mistakes.
     """
-    found: list[Path] = []
+    archives: list[Path] = []
     mistakes: list[str] = []
-    for given in paths:
+    for argument in paths:
         try:
-            found += _expand(given, say)
+            archives += _expand(argument, say)
         except (EnsembleToolsError, OSError) as error:
             mistakes.append(sentence_of(error))
         except ValueError as error:
             mistakes.append(str(error))
-    if name is not None and len(found) > 1:
+    if name is not None and len(archives) > 1:
         mistakes.append(
-            f"--as {name} is for one archive; found {len(found)}, such as {found[0]} and {found[1]}"
+            f"--as {name} is for one archive; found {len(archives)}, such as {archives[0]} and "
+            f"{archives[1]}"
         )
-        found.clear()  # else each would be said to have the name of the others
+        archives.clear()  # else each would be said to have the name of the others
     sources: dict[str, Source] = {}
-    for path in found:
+    for path in archives:
         try:
             source = _name_source(path, name)
         except ValueError as error:
@@ -124,29 +125,29 @@ def refusal_of_disk(source: Source, error: OSError) -> Refused:
     )
 
 
-def _expand(given: Path, say: Callable[[str], None]) -> Iterator[Path]:
+def _expand(argument: Path, say: Callable[[str], None]) -> Iterator[Path]:
     """Raises ValueError for what is neither an archive nor a folder with one."""
-    if given.is_file():
-        if not given.name.endswith(ARCHIVE_ENDS):
+    if argument.is_file():
+        if not argument.name.endswith(ARCHIVE_ENDS):
             raise ValueError(
-                f"{given}: found a file, expected an archive, whose name ends in .tar.gz, or a "
-                f"folder{describe_packing_alone(given)}"
+                f"{argument}: found a file, expected an archive, whose name ends in .tar.gz, or a "
+                f"folder{describe_packing_alone(argument)}"
             )
-        yield given
+        yield argument
         return
-    if not given.is_dir():
-        raise ValueError(f"{given}: there is no such file or folder")
-    archives, names = find_archives(given)
+    if not argument.is_dir():
+        raise ValueError(f"{argument}: there is no such file or folder")
+    archives, names = find_archives(argument)
     others = ", ".join(names[:_MOST_LISTED])
     if (more := len(names) - _MOST_LISTED) > 0:
         others += f" and {more} more"
     if not archives:
         raise ValueError(
-            f"{given}: found neither models nor archives in it ({others or 'nothing'}), expected "
-            "an export, or a folder of exports and archives, whose names end in .tar.gz"
+            f"{argument}: found neither models nor archives in it ({others or 'nothing'}), "
+            "expected an export, or a folder of exports and archives, whose names end in .tar.gz"
         )
     if others:
-        say(f"{given}: left out, as names of archives end in .tar.gz: {others}")
+        say(f"{argument}: left out, as names of archives end in .tar.gz: {others}")
     yield from archives
 
 

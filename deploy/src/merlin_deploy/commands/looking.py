@@ -87,8 +87,8 @@ def _make_policies(options: argparse.Namespace) -> dict[str, Any]:
         try:
             name = archive_name(options.name)
         except ValueError as error:
-            found = "no name" if options.name is None else options.name
-            raise Refused(f"tenant: found {found}, expected {error}") from error
+            shown = "no name" if options.name is None else options.name
+            raise Refused(f"tenant: found {shown}, expected {error}") from error
         return make_tenant_policy(config, location, name, aliases=options.aliases)
     if options.name is not None or options.aliases:
         raise Refused(
@@ -142,7 +142,7 @@ def invoke(options: argparse.Namespace) -> int:
     account = open_account(config, say)
     target = choose_target(account, config, options.model, options.target_model)
     archive = target.target_model or config.endpoint.single_model
-    told = f"{archive} by the variant {{}} of {config.endpoint.name}"
+    summary = f"{archive} by the variant {{}} of {config.endpoint.name}"
     if options.stream:
         if target.target_model is not None:
             raise Refused(
@@ -151,7 +151,7 @@ def invoke(options: argparse.Namespace) -> int:
             )
         start = time.perf_counter()
         answer = stream(account, target, body)
-        say_beside(told.format(answer.variant))
+        say_beside(summary.format(answer.variant))
         _print_parts(answer.parts, start, options.output)
         return 0
     seconds: list[float] = []
@@ -162,7 +162,7 @@ def invoke(options: argparse.Namespace) -> int:
             seconds.append(time.perf_counter() - start)
             if number == 0:
                 _print_answer(whole, options)
-                say_beside(told.format(whole.variant))
+                say_beside(summary.format(whole.variant))
     finally:
         if seconds:
             say_beside(write_times(seconds))

@@ -63,9 +63,9 @@ def _check_image(endpoint: EndpointSection) -> Iterator[Contradiction]:
 
 def _check_network(network: NetworkSection) -> Iterator[Contradiction]:
     if bool(network.subnets) != bool(network.security_groups):
-        given = "subnets" if network.subnets else "security_groups"
+        present = "subnets" if network.subnets else "security_groups"
         yield (
-            ("network", given),
+            ("network", present),
             "subnets and security_groups are given together or not at all",
         )
 

@@ -88,8 +88,8 @@ def parse_config(content: str, path: str) -> Config:
     if not mistakes:
         return Config(**sections, tags=tags)
     lines = find_lines(content)
-    found = [(_find_line(keys, lines), sentence) for keys, sentence in mistakes]
-    raise ConfigurationRefused(path, sorted(found, key=lambda mistake: mistake[0] or 0))
+    located = [(_find_line(keys, lines), sentence) for keys, sentence in mistakes]
+    raise ConfigurationRefused(path, sorted(located, key=lambda mistake: mistake[0] or 0))
 
 
 def _read_section(
@@ -102,9 +102,9 @@ def _read_section(
     """
     choices = section.model_fields
     required = [key for key, choice in choices.items() if choice.is_required()]
-    given = document.get(name, {})
-    if not isinstance(given, dict):
-        kind = "a list" if isinstance(given, list) else show(given)
+    table = document.get(name, {})
+    if not isinstance(table, dict):
+        kind = "a list" if isinstance(table, list) else show(table)
         yield (name,), f"{name}: found {kind}, expected a section [{name}]"
         return
     if name not in document and required:
@@ -113,14 +113,14 @@ def _read_section(
         else:
             yield (), f"there is no [{name}], which has {' and '.join(required)}"
         return
-    yield from _find_unknown(given, (name,), choices, f"a choice of [{name}]")
+    yield from _find_unknown(table, (name,), choices, f"a choice of [{name}]")
     try:
         # An unknown name, which is left out, hides no contradiction between the others.
-        sections[name] = section.model_validate(given)
+        sections[name] = section.model_validate(table)
     except ValidationError as error:
         yield from _describe_values(error, (name,))
         for key in required:
-            if key not in given:
+            if key not in table:
                 yield (name,), f"[{name}] has no {key}: {reason_of(choices[key])}"
 
 
@@ -134,9 +134,9 @@ def _describe_values(error: ValidationError, above: Keys) -> Iterator[_Mistake]:
 
 
 def _find_unknown(
-    given: Collection[str], keys: Keys, known: Collection[str], what: str
+    names: Collection[str], keys: Keys, known: Collection[str], what: str
 ) -> Iterator[_Mistake]:
-    for name in given:
+    for name in names:
         if name not in known:
             hint = _suggest(name, known)
             yield (*keys, name), f"found {show_name(name)}, expected {what}; {hint}"

@@ -198,7 +198,7 @@ def wait_until_settled(job: Job, *, appears: bool = False) -> Description | None
     after the job's timeout: the endpoint goes on changing.
     """
     start = seen = time.monotonic()
-    told = ""
+    last_progress = ""
     for pause in pauses():
         try:
             endpoint = describe(job.account, job.name)
@@ -214,9 +214,9 @@ def wait_until_settled(job: Job, *, appears: bool = False) -> Description | None
             continue
         appears = False
         progress = "gone" if endpoint is None else _describe_progress(endpoint)
-        if progress != told:
+        if progress != last_progress:
             job.say(f"{seen - start:5.0f} s  {progress}")
-            told = progress
+            last_progress = progress
         if endpoint is None or endpoint["EndpointStatus"] not in CHANGING:
             return endpoint
         if seen - start > job.timeout_s:

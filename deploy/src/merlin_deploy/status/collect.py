@@ -105,8 +105,8 @@ def _look(account: Account, name: str, endpoint: Mapping[str, Any]) -> Present:
     model = present.variant.get("ModelName")
     if model is None:
         return present
-    found = _or_missing(lambda: account.find("sagemaker", "DescribeModel", ModelName=model))
-    return replace(present, model=found)
+    description = _or_missing(lambda: account.find("sagemaker", "DescribeModel", ModelName=model))
+    return replace(present, model=description)
 
 
 def _find_desired(account: Account, config: Config, notes: list[str]) -> Desired | None:
