@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -74,31 +74,30 @@ _CHUNKED_VERSION = "1.1"
 
 _UNFORESEEN = "an invocation failed for a reason that was not foreseen"
 
-_MODELS, _INVOKE, _INVOCATIONS = "/models/", "/invoke", "/invocations"
-#: A path as it stands in nearly every request: nothing that a url quotes, no query.
-_PLAIN = re.compile(rb"[A-Za-z0-9_.~/-]+")
+#: Nearly every url is a path in which nothing is quoted, without a query.
+_PLAIN_PATH = re.compile(rb"/[A-Za-z0-9_.~/-]*")
+_MODELS, _INVOKE, _INVOCATIONS = b"/models/", b"/invoke", b"/invocations"
 
 
 def invoked_model(url: bytes) -> str | None:
     """The model_name of /models/{model_name}/invoke; None for any other url."""
     path = _read_path(url)
     name = path[len(_MODELS) : -len(_INVOKE)]
-    if name and "/" not in name and path.startswith(_MODELS) and path.endswith(_INVOKE):
-        return name
-    return None
+    if not name or b"/" in name or not (path.startswith(_MODELS) and path.endswith(_INVOKE)):
+        return None
+    return name.decode(errors="replace")
 
 
 def is_invocations(url: bytes) -> bool:
     """Whether it is /invocations."""
-    return _read_path(url) == _INVOCATIONS
+    return url == _INVOCATIONS or _read_path(url) == _INVOCATIONS
 
 
-def _read_path(url: bytes) -> str:
+def _read_path(url: bytes) -> bytes:
     """As uvicorn reads it, for routes; empty where there is none."""
-    if url.startswith(b"/") and _PLAIN.fullmatch(url):
-        return url.decode()
-    path: bytes = httptools.parse_url(url).path if has_path(url) else b""
-    return unquote(path.decode("ascii", "replace"))
+    if _PLAIN_PATH.fullmatch(url):
+        return url
+    return unquote_to_bytes(httptools.parse_url(url).path) if has_path(url) else b""
 
 
 class _Exchange:

@@ -13,19 +13,22 @@ from dataclasses import replace
 from serve.errors import BadRequest
 from serve.invoke.envelope import Checked, check_object, check_request, check_strings
 from serve.invoke.headers import (
+    ACCEPT_ENCODING,
     MOST_INFLATED,
     inflated,
     is_compressed,
-    json_length,
-    request_headers,
-    with_tensors,
+    read_headers,
 )
 from serve.invoke.json.exact_doubles import read_exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
 from serve.invoke.request import Passage
-from serve.invoke.translation import Translation, TritonRequest, stepwise, write_in_json
-from serve.invoke.whole_answers import ask_for_all, find_asked_part, is_json
+from serve.invoke.translation import Translation, TritonRequest, in_steps, write_in_json
+from serve.invoke.whole_answers import ask_for_all, is_json
 from serve.triton.connection import Answer
+
+#: What may take long goes on beside other requests.
+_inflate, _check_strings = in_steps(inflated), in_steps(check_strings)
+_read_exact_doubles = in_steps(read_exact_doubles)
 
 
 class Bodies:
@@ -63,11 +66,13 @@ class Bodies:
         if not any(body):
             raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
         if is_compressed(request.headers):
-            body = await stepwise(inflated(body, self._largest_body, passage.hold_derived))
+            body = await _inflate(body, self._largest_body, passage.hold_derived)
             request.release_body()
-        asked = TritonRequest(request_headers(request.headers, body), body)
-        if self._translation is not None:
-            asked = await self._translation.translate_request(
+        forwarded, size = read_headers(request.headers, body)
+        asked = TritonRequest(forwarded, body, size)
+        translation = self._translation
+        if translation is not None and translation.is_worth_it(passage.model, asked):
+            asked = await translation.translate_request(
                 passage.model, asked, passage.deadline, request.is_wanted, passage.beside
             )
         if asked.translated:
@@ -76,11 +81,10 @@ class Bodies:
             # Its strings were written by us.
             checked = check_request(text, sum(map(len, tensors)), self._threshold_setting)
         else:
-            size = json_length(asked.headers)
             if size == 0:  # one tensor and no word about it
                 return asked
             if len(body) > 1:  # tritonserver gets the very bytes that are read here
-                asked = TritonRequest(asked.headers, [b"".join(body)])
+                asked = TritonRequest(forwarded, [b"".join(body)], size)
             whole = asked.body[0]
             if not self._infers:
                 check_object(whole)
@@ -88,7 +92,7 @@ class Bodies:
             text = whole if size is None else whole[:size]
             checked = check_request(text, len(whole) - len(text), self._threshold_setting)
             for start, end, count in checked.strings:
-                await stepwise(check_strings(whole, len(text) + start, len(text) + end, count))
+                await _check_strings(whole, len(text) + start, len(text) + end, count)
         if checked.has_doubles:  # of a translated one in lists that are too short for that
             tensors = asked.body[1:] if asked.translated else [asked.body[0][len(text) :]]
             return await _with_exact_doubles(asked, checked, text, tensors)
@@ -111,17 +115,17 @@ class Bodies:
 
 def _asking_for_all(asked: TritonRequest, outputs: Sequence[str]) -> TritonRequest:
     """The request that asks for all outputs, where it asks for a part of them."""
-    size = json_length(asked.headers)
-    text = asked.body[0] if size is None else asked.body[0][:size]
-    part = find_asked_part(text, outputs) if text else None
-    if part is None:
+    text = asked.body[0] if asked.json_size is None else asked.body[0][: asked.json_size]
+    whole = ask_for_all(text, outputs) if text else None
+    if whole is None:
         return asked
-    all_of_it = ask_for_all(text, part, outputs)
-    kept = [header for header in asked.headers if header[0] != b"accept-encoding"]
+    all_of_it, part = whole
+    forwarded = [header for header in asked.forwarded if header[0] != ACCEPT_ENCODING]
     in_json = frozenset(output.name for output in part if is_json(output))
     return TritonRequest(
-        kept if size is None else with_tensors(kept, len(all_of_it)),
+        forwarded,
         [all_of_it, asked.body[0][len(text) :], *asked.body[1:]],
+        None if asked.json_size is None else len(all_of_it),
         translated=True,
         in_json=asked.in_json if asked.translated else in_json,
         wanted=tuple(output.name for output in part),
@@ -134,9 +138,9 @@ async def _with_exact_doubles(
     """The request with its FP64 as binary tensors; as it is where tritonserver will refuse it."""
     body = [*checked.written]
     try:
-        body = body or await stepwise(read_exact_doubles(text, checked.with_doubles, tensors))
+        body = body or await _read_exact_doubles(text, checked.with_doubles, tensors)
     except NotTaken:
         return asked
     if len(body) == 1:
         return asked
-    return replace(asked, headers=with_tensors(asked.headers, len(body[0])), body=body)
+    return replace(asked, json_size=len(body[0]), body=body)

@@ -15,7 +15,6 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.invoke.explanations import explain_refusal
-from serve.invoke.headers import json_length
 from serve.invoke.mistakes import find_mistake, refused_by_step
 from serve.invoke.translation import TritonRequest
 from serve.models.registry import MOST_FAILURES, Model, Registry, State
@@ -163,5 +162,5 @@ def _find_mistake(model: Model, cause: str, asked: TritonRequest) -> str | None:
     """The request's, in words; None where none is found."""
     if refused := refused_by_step(cause):
         return refused
-    mistake = find_mistake(asked.body, json_length(asked.headers))
+    mistake = find_mistake(asked.body, asked.json_size)
     return f"{mistake}; the model {model.name} failed: {cause}" if mistake else None

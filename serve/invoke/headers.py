@@ -34,6 +34,7 @@ _GZIP = b"\x1f"
 BINARY_MEDIA_TYPE = b"application/vnd.sagemaker-triton.binary+json"
 HEADER_SIZE_PARAMETER = b"json-header-size"
 HEADER_LENGTH = b"inference-header-content-length"
+ACCEPT_ENCODING = b"accept-encoding"
 
 #: RFC 9110 7.6.1, and what this hop sets for itself. The caller's Content-Type never reaches
 #: tritonserver: a body of 5 MB as `application/x-www-form-urlencoded`, which `curl -d` sends, kills
@@ -67,12 +68,12 @@ _REFUSED = re.compile(rb"q\s*=\s*0(\.0*)?")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 
-def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
-    """The headers that an inference is sent to tritonserver with.
+def read_headers(headers: Headers, body: Sequence[bytes]) -> tuple[Headers, int | None]:
+    """Those of an inference that tritonserver is to have, and how many bytes of JSON begin it.
 
-    headers: the caller's, names in lower case. body: its pieces, inflated. The length of a JSON
-    part comes last. Raises BadRequest when the media type gives a size of the JSON part that is
-    malformed or larger than the body.
+    headers: the caller's, names in lower case. body: its pieces, inflated. None where all of it is
+    JSON. Raises BadRequest when the media type gives a size of the JSON part that is malformed or
+    larger than the body.
     """
     content_type = None
     forwarded = []
@@ -81,23 +82,24 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
         if name == b"content-type":
             content_type = content_type or header[1]
         elif name == b"connection":
-            return request_headers(_without_hop(headers), body)
-        elif name == b"accept-encoding":
+            return read_headers(_without_hop(headers), body)
+        elif name == ACCEPT_ENCODING:
             forwarded += _accepted(header[1])
         elif name not in _NOT_FORWARDED:
             forwarded.append(header)
     if content_type is not None and _media_type(content_type) == BINARY_MEDIA_TYPE:
         size = json_header_size(content_type)
         _check_size(size, sum(map(len, body)))
-        return with_tensors(forwarded, size)
-    return [*forwarded, (b"content-type", b"application/json")]
+        return forwarded, size
+    return forwarded, None
 
 
-def with_tensors(headers: Headers, json_size: int) -> Headers:
-    """The same for a body of so many bytes of JSON with binary tensors behind it."""
-    kept = [header for header in headers if header[0] not in (b"content-type", HEADER_LENGTH)]
+def write_headers(forwarded: Headers, json_size: int | None) -> Headers:
+    """What an inference is sent with. json_size: as of read_headers."""
+    if json_size is None:
+        return [*forwarded, (b"content-type", b"application/json")]
     return [
-        *kept,
+        *forwarded,
         (b"content-type", b"application/octet-stream"),
         (HEADER_LENGTH, b"%d" % json_size),
     ]
@@ -111,14 +113,8 @@ def _accepted(value: bytes) -> Headers:
     for item in value.lower().split(b","):
         name, *parameters = (part.strip() for part in item.split(b";"))
         if name in _COMPRESSIONS and not any(map(_REFUSED.fullmatch, parameters)):
-            return [(b"accept-encoding", name)]
+            return [(ACCEPT_ENCODING, name)]
     return []
-
-
-def json_length(headers: Headers) -> int | None:
-    """The length of the JSON part that request_headers gave them; None where all is JSON."""
-    name, value = headers[-1]
-    return int(value) if name == HEADER_LENGTH else None
 
 
 def keep_piece(pieces: list[bytes], piece: bytes) -> None:
@@ -211,19 +207,6 @@ def _parts(body: Iterable[bytes]) -> Iterator[bytes]:
     for piece in body:
         for start in range(0, len(piece), _PART):
             yield piece[start : start + _PART]
-
-
-def takes_json_only(headers: Headers) -> bool:
-    """Whether a request with these headers for tritonserver is plain JSON, and its answer will be.
-
-    Not so with binary tensors, nor where tritonserver inflates the request or deflates the answer.
-    """
-    return not any(
-        name == HEADER_LENGTH
-        or (name == b"content-encoding" and value not in _UNCOMPRESSED)
-        or (name == b"accept-encoding" and any(kind in value.lower() for kind in _COMPRESSIONS))
-        for name, value in headers
-    )
 
 
 def response_headers(headers: Headers) -> Headers:

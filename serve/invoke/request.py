@@ -55,15 +55,16 @@ class Passage:
 
     A context, within which the invocation counts as in flight: the model's unload waits for it.
     limit_s: of the invocation. deadline: its end, of time.monotonic(). asked: what tritonserver is
-    asked. beside: to be closed when tritonserver has answered.
+    asked.
     """
 
+    asked: TritonRequest
     __slots__ = (
+        "_beside",
         "_goes_on",
         "_has_place",
         "_room",
         "asked",
-        "beside",
         "deadline",
         "limit_s",
         "model",
@@ -74,8 +75,7 @@ class Passage:
         self.model, self.request, self._room = model, request, model.room
         # A number and no Deadline: there is one at each invocation.
         self.limit_s, self.deadline = limit_s, time.monotonic() + limit_s
-        self.asked = TritonRequest([], [])
-        self.beside = ExitStack()
+        self._beside: ExitStack | None = None
         self._has_place = self._goes_on = False
 
     def __enter__(self) -> Passage:
@@ -102,6 +102,13 @@ class Passage:
             ) from error
         finally:
             request.waits, request.record.waiting_s = False, time.monotonic() - began
+
+    @property
+    def beside(self) -> ExitStack:
+        """To be closed when tritonserver has answered."""
+        if self._beside is None:
+            self._beside = ExitStack()
+        return self._beside
 
     def late(self, which: str) -> TritonTimeout:
         """The error of a wait that ends when the invocation's time is over."""
@@ -142,7 +149,8 @@ class Passage:
         """tritonserver has it no more; idempotent."""
         if self._has_place:
             self._has_place = False
-            self.beside.close()
+            if self._beside is not None:
+                self._beside.close()
             self._room.leave()
             self._release_derived()
 

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from serve.errors import CallerError
 from serve.invoke.envelope import LONGEST_JSON
-from serve.invoke.headers import HEADER_LENGTH, takes_json_only, with_tensors
+from serve.invoke.headers import ACCEPT_ENCODING, HEADER_LENGTH, write_headers
 from serve.invoke.json.binary_request import BinaryRequest, make_binary_request
 from serve.invoke.json.json_response import write_json_answer
 from serve.invoke.json.tensor_json import NotTaken, Steps
@@ -28,6 +28,7 @@ from serve.limit import UNCOUNTED
 from serve.models.registry import Model
 from serve.triton.connection import Answer, Grown, Headers
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 #: Others are let through once the loop has been held for this long, in seconds.
@@ -41,19 +42,32 @@ _JOINED_AT_ONCE = 256 * 1024
 _JSON, _BINARY = b"application/json", b"application/octet-stream"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: that costs a microsecond at each invocation
 class TritonRequest:
     """A request as tritonserver gets it.
 
+    forwarded: the caller's headers that go on. json_size: how many bytes of JSON begin the body,
+    with binary tensors behind them; None where all of it is JSON.
     translated: its outputs come back as binary tensors; those in in_json (None for every one) are
     to be written as JSON. wanted: names of outputs in their order, None for those that come.
     """
 
-    headers: Headers
+    forwarded: Headers
     body: list[bytes]
+    json_size: int | None = None
     translated: bool = False
     in_json: frozenset[str] | None = None
     wanted: tuple[str, ...] | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """Those that it is sent with."""
+        return write_headers(self.forwarded, self.json_size)
+
+    @property
+    def takes_compressed(self) -> bool:
+        """Whether tritonserver may deflate the answer."""
+        return any(name == ACCEPT_ENCODING for name, _ in self.forwarded)
 
 
 class TurnLate(Exception):
@@ -124,6 +138,11 @@ class Translation:
         self._lock = lock or FairLock()
         self._places, self._pace = beside, pace or Pace()
 
+    def is_worth_it(self, model: Model, asked: TritonRequest) -> bool:
+        """Whether a request may be translated: it is large JSON, or its answer will be."""
+        large = model.answers_large or sum(map(len, asked.body)) >= self._threshold_bytes
+        return large and asked.json_size is None and not asked.takes_compressed
+
     async def translate_request(
         self,
         model: Model,
@@ -138,10 +157,9 @@ class Translation:
         asked when the turn comes. held: is to be closed when tritonserver has answered. Raises
         TurnLate, and CallerError where nobody waits any more.
         """
-        size = sum(map(len, asked.body))
-        large = model.answers_large or size >= self._threshold_bytes
-        if not large or not takes_json_only(asked.headers):
+        if not self.is_worth_it(model, asked):
             return asked
+        size = sum(map(len, asked.body))
         in_turn = size > _IN_TURN
         if in_turn and not await self._has_turn(asked.body, size, deadline, held):
             return asked
@@ -157,10 +175,13 @@ class Translation:
         finally:
             if in_turn:
                 self._lock.release()
-        headers = asked.headers
-        if request.tensors:
-            headers = with_tensors(headers, len(request.head))
-        return TritonRequest(headers, [request.head, *request.tensors], True, request.in_json)
+        return TritonRequest(
+            asked.forwarded,
+            [request.head, *request.tensors],
+            len(request.head) if request.tensors else None,
+            translated=True,
+            in_json=request.in_json,
+        )
 
     async def _has_turn(
         self, body: Sequence[bytes], size: int, deadline: float, held: ExitStack
@@ -247,6 +268,15 @@ async def write_in_json(
         headers.append((b"content-type", _BINARY))
         headers.append((HEADER_LENGTH, b"%d" % head_size))
     return Answer(answer.status, headers, deque(pieces))
+
+
+def in_steps(work: Callable[_P, Steps[_T]]) -> Callable[_P, Awaitable[_T]]:
+    """The same work, done stepwise."""
+
+    def begin(*arguments: _P.args, **named: _P.kwargs) -> Awaitable[_T]:
+        return stepwise(work(*arguments, **named))
+
+    return begin
 
 
 async def stepwise(steps: Steps[_T]) -> _T:

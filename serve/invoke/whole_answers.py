@@ -24,32 +24,28 @@ from serve.invoke.unique_members import address
 _BINARY = "binary_data"
 
 
-def find_asked_part(text: bytes, outputs: Sequence[str]) -> list[Output] | None:
-    """What a request asks for; None where that is everything, or what the model has not.
+def ask_for_all(text: bytes, outputs: Sequence[str]) -> tuple[bytes, list[Output]] | None:
+    """The request that asks for all outputs, as binary tensors, and the outputs that it asked for.
 
-    text: the request's JSON, checked. outputs: the model's.
+    None where it asks for everything, or for what the model has not. text: the request's JSON,
+    checked. outputs: the model's.
     """
     if b"outputs" not in text and b"\\" not in text:
         return None
-    _, found = read_leniently(decode_outputs_text, text)
+    plain, found = read_leniently(decode_outputs_text, text)
     if not found.outputs:
         return None
     asked: list[Output] = decode_outputs(found.outputs)
     names = {output.name for output in asked}
-    return asked if names and names < {*outputs} else None
-
-
-def ask_for_all(text: bytes, asked: Sequence[Output], outputs: Sequence[str]) -> bytes:
-    """The request that asks for all outputs, as binary tensors."""
-    plain, found = read_leniently(decode_outputs_text, text)
-    start = len(text) - len(plain) + address(found.outputs) - address(plain)
-    names = {output.name for output in asked}
+    if not names or not names < {*outputs}:
+        return None
     everything: list[dict[str, Any]] = [
         *({"name": output.name, "parameters": _binary(output)} for output in asked),
         *({"name": name, "parameters": {_BINARY: True}} for name in outputs if name not in names),
     ]
+    start = len(text) - len(plain) + address(found.outputs) - address(plain)
     written = msgspec.json.encode(everything)
-    return text[:start] + written + text[start + len(bytes(found.outputs)) :]
+    return text[:start] + written + text[start + len(bytes(found.outputs)) :], asked
 
 
 def is_json(output: Output) -> bool:

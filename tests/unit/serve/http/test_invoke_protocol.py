@@ -52,6 +52,25 @@ async def test_without_traces_a_callers_trace_passes(served: Served, name: str) 
     assert (b"tracestate", b"a=1") in headers
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/models/abcdefghij?q=/invoke",
+        b"/models/a%2Fb/invoke",
+        b"/models//invoke",
+        b"/models/invoke",
+        b"/models/m/invoke/",
+        b"/other/m/invoke",
+    ],
+)
+async def test_what_looks_like_an_invocation(served: Served, target: bytes) -> None:
+    """Another path is none, whatever stands behind it or is quoted in it."""
+    wire = await served.connect()
+    await wire.send(post("m").replace(b"/models/m/invoke", target))
+    assert (await wire.answer())[0] in (404, 405)
+    assert not served.forwarding.asked
+
+
 async def test_expect(served: Served) -> None:
     """A caller that waits to be told to go on is told."""
     wire = await served.connect()

@@ -17,8 +17,9 @@ from serve.invoke.headers import (
     inflated,
     is_compressed,
     json_header_size,
-    request_headers,
+    read_headers,
     response_headers,
+    write_headers,
 )
 from serve.limit import Limit
 from serve.triton.connection import Headers
@@ -26,6 +27,11 @@ from serve.triton.connection import Headers
 BINARY = b"application/vnd.sagemaker-triton.binary+json"
 HEADER = b"inference-header-content-length"
 _JSON_TYPE = (b"content-type", b"application/json")
+
+
+def request_headers(headers: Headers, body: list[bytes]) -> Headers:
+    """Those that a request is sent to tritonserver with."""
+    return write_headers(*read_headers(headers, body))
 
 
 def content_type(size: object, before: str = "") -> tuple[bytes, bytes]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from serve.invoke.whole_answers import ask_for_all, find_asked_part, is_json
+from serve.invoke.whole_answers import ask_for_all, is_json
 
 _ALL = ("a", "b", "c")
 _INPUT = {"name": "x", "shape": [1], "datatype": "FP32", "data": [float("nan")]}
@@ -20,10 +20,11 @@ def text(*outputs: object) -> bytes:
 def test_a_part(front: bytes) -> None:
     """In the order in which it was asked for, parameters kept; the rest behind it in binary."""
     body = front + text({"name": "c", "parameters": {"p": 1, "binary_data": False}}, {"name": "a"})
-    asked = find_asked_part(body, _ALL)
-    assert asked is not None
+    whole = ask_for_all(body, _ALL)
+    assert whole is not None
+    written, asked = whole
     assert [output.name for output in asked] == ["c", "a"]
-    request = json.loads(ask_for_all(body, asked, _ALL).removeprefix(front))
+    request = json.loads(written.removeprefix(front))
     assert [(each["name"], each["parameters"]) for each in request.pop("outputs")] == [
         ("c", {"p": 1, "binary_data": True}),
         ("a", {"binary_data": True}),
@@ -34,19 +35,19 @@ def test_a_part(front: bytes) -> None:
 
 def test_an_escaped_name() -> None:
     """A member may be written with escapes."""
-    asked = find_asked_part(
-        text({"name": "b"}).replace(b'"outputs": [', b'"outp\\u0075ts": ['), _ALL
-    )
-    assert asked is not None
+    escaped = text({"name": "b"}).replace(b'"outputs": [', b'"outp\\u0075ts": [')
+    assert ask_for_all(escaped, _ALL) is not None
 
 
 @pytest.mark.parametrize("names", [[], ["a", "b", "c"], ["a", "d"], ["d"]])
 def test_all_none_and_unknown_ones(names: list[str]) -> None:
     """They are asked for as they were: tritonserver answers, or says which it has not."""
-    assert find_asked_part(text(*({"name": name} for name in names)), _ALL) is None
+    assert ask_for_all(text(*({"name": name} for name in names)), _ALL) is None
 
 
 def test_what_stands_in_json() -> None:
     """What is not asked for in binary."""
     body = text({"name": "a"}, {"name": "b", "parameters": {"binary_data": True}})
-    assert [is_json(output) for output in find_asked_part(body, _ALL) or ()] == [True, False]
+    whole = ask_for_all(body, _ALL)
+    assert whole is not None
+    assert [is_json(output) for output in whole[1]] == [True, False]
