@@ -124,7 +124,14 @@ def test_functions_alone_import_nothing(container: Container, exports: Path) -> 
     assert {process.command[1] for process in interpreters(container)} == {"pandas"}
 
 
-@pytest.mark.parametrize("name", ASKING)
+#: Each imports NVTabular, which takes seconds.
+_FEW = {"imported", "derived", "recalled"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in _FEW else pytest.mark.thorough) for name in ASKING],
+)
 def test_what_asks_for_nvtabular_gets_it(name: str, container: Container, exports: Path) -> None:
     """Its classes are real where a function sees them; the log says once why it is imported."""
     before = len(container.log)
@@ -148,6 +155,7 @@ def test_a_table_that_a_request_changes(container: Container, exports: Path) -> 
     assert lengths == [[1, 1], [2], [2, 1], [2], [2, 2]]
 
 
+@pytest.mark.thorough
 def test_the_classes_in_the_place_of_nvtabulars() -> None:
     """They have each attribute that NVTabular's have, if only to ask for NVTabular."""
     command: list[str | Path] = [PYTHON, "-W", "ignore", "-c", COMPARE]
@@ -169,6 +177,7 @@ def test_a_node_of_graph_json_is_walked_once() -> None:
     assert run.stdout == "600 [(598,), (599,)]\n"
 
 
+@pytest.mark.thorough
 def test_pandas_is_set_as_nvtabular_sets_it() -> None:
     """Dask switches numexpr off, with which pandas calculates otherwise where it is installed."""
     command: list[str | Path] = [PYTHON, "-W", "ignore", "-c", OPTIONS]

@@ -193,7 +193,7 @@ def _random_requests(name: str) -> list[Request]:
 
 
 #: Each executor imports Merlin and NVTabular, which takes seconds.
-_MORE = {"dense", "ragged"}
+_MORE = {"dense", "ragged", "two_workflows"}
 
 
 @pytest.fixture(

@@ -59,7 +59,10 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
         yield container
 
 
-@pytest.fixture(scope="module", params=["auto", "ensemble", "executor"])
+@pytest.fixture(
+    scope="module",
+    params=["auto", "ensemble", pytest.param("executor", marks=pytest.mark.thorough)],
+)
 def container(
     request: pytest.FixtureRequest, joined: Container, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Container]:

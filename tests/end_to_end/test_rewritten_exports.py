@@ -22,7 +22,12 @@ def frontend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageMakerTrit
 
 
 @pytest.mark.parametrize(
-    ("name", "workflows"), [*((name, "auto") for name in EXPORTS), ("two_workflows", "off")]
+    ("name", "workflows"),
+    [
+        ("dense", "auto"),
+        *(pytest.param(name, "auto", marks=pytest.mark.thorough) for name in EXPORTS[1:]),
+        pytest.param("two_workflows", "off", marks=pytest.mark.thorough),
+    ],
 )
 def test_served_by_nvidias_frontend(
     name: str, workflows: str, frontend: SageMakerTriton, tmp_path: Path
@@ -42,6 +47,7 @@ def test_served_by_nvidias_frontend(
     assert frontend.unload(name).status_code == 200
 
 
+@pytest.mark.thorough
 def test_as_exported_it_is_refused(frontend: SageMakerTriton, tmp_path: Path) -> None:
     """What the rewrite is for: the frontend loads no executor export with right numbers."""
     # A copy: the model's process writes __pycache__ beside what it runs.

@@ -207,6 +207,7 @@ def test_healthy_export_without_rows(numbers: Path) -> None:
         assert {*results.values()} == {"equal", "both_refuse"}
 
 
+@pytest.mark.thorough
 def test_refused_by_design(numbers: Path, tmp_path: Path) -> None:
     """What a compiled workflow refuses by design is named as that, and is no failure."""
     tensors = [
