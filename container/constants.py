@@ -21,11 +21,11 @@ class Constants:
     #: For a request to arrive whole. The platform sends it at once; a caller who trickles is ended.
     read_timeout_s: float = 30.0
     #: Deaths of tritonserver within the window that are healed; one more ends the container. Those
-    #: that a request or a model explains are not counted (docs/decisions/0022).
+    #: that a request or a model explains are not counted (decision 22).
     restart_limit: int = 3
     restart_window_s: float = 60.0
     #: How long no lost model could be loaded again before `/ping` says so: a shorter shortage ends
-    #: without a new container (docs/decisions/0029).
+    #: without a new container (decision 29).
     unhealthy_after_s: float = 120.0
 
     def start_timeout(self, gpus: int) -> float:

@@ -1,7 +1,7 @@
 """All metrics, once a minute, into CloudWatch: what was counted since, gauges, histograms.
 
 They go to CloudWatch Logs as events in the Embedded Metric Format, from which CloudWatch makes
-metrics in the namespace (docs/decisions/0032). Events wait in a bounded queue while it does not
+metrics in the namespace (decision 32). Events wait in a bounded queue while it does not
 answer; what no longer fits is counted on the metrics page. What fails is logged, once for each kind
 of failure, and never stops serving.
 """

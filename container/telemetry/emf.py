@@ -1,7 +1,7 @@
 """PURE. Series as events in CloudWatch's Embedded Metric Format.
 
 Their labels are the dimensions; an empty label is no dimension, as an empty one is refused. The
-limits are the format's own. A histogram goes as values and counts (docs/decisions/0032).
+limits are the format's own. A histogram goes as values and counts (decision 32).
 """
 
 from __future__ import annotations

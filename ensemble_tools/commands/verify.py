@@ -1,7 +1,7 @@
 """verify: executor and serving form side by side in one tritonserver.
 
 Only the door is here. The command runs models, which this library does not: it is a room of its own
-above the container (docs/decisions/0012), and this process becomes that one.
+above the container (decision 12), and this process becomes that one.
 """
 
 from __future__ import annotations

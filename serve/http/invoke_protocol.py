@@ -1,7 +1,7 @@
 """uvicorn's HTTP protocol, with invocations taken out in front of ASGI.
 
 The hot path. An invocation needs none of what ASGI brings: no scope, no messages, no routing
-(docs/decisions/0015). What is special about a request or its connection (HTTP/1.0, `Expect`, a
+(decision 15). What is special about a request or its connection (HTTP/1.0, `Expect`, a
 request sent ahead of the last answer) is looked at beside the plain case, which it costs nothing.
 """
 

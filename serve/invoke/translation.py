@@ -1,6 +1,6 @@
 """Large JSON goes to tritonserver as binary tensors, and comes back as JSON.
 
-tritonserver needs several times as long for large JSON (docs/decisions/0014). The work is done
+tritonserver needs several times as long for large JSON (decision 14). The work is done
 on the event loop, in steps of about a tenth of a millisecond between which other requests are
 served. Of very large ones one is worked on at a time; others take their steps beside it. It is one
 thread's work, and tritonserver has many: where there are cores for it, a very large one that would

@@ -4,7 +4,7 @@ tritonserver cannot drop a request that it has: a caller who hangs up cancels no
 queue of such requests is worked off for nobody. So each model has a number of places in
 tritonserver, and who finds none free waits here, in the order of arrival, where leaving costs
 nothing. A place is taken from the moment a request may go to tritonserver until tritonserver has
-it no more, which for a caller who left is later than the end of his call (docs/decisions/0021).
+it no more, which for a caller who left is later than the end of his call (decision 21).
 A stream gives its place back when it is closed, and not before it has begun to be answered.
 
 One writer: the event loop's thread. The hot path is `enter` and `leave` while places are free: no

@@ -1,7 +1,7 @@
 """PURE. The models' numbers as Prometheus' text, in pieces that take half a millisecond each.
 
 Written here and not by prometheus_client: five hundred models are forty thousand lines, for which
-it takes a third of a second in one go, and callers would wait for that (docs/decisions/0031).
+it takes a third of a second in one go, and callers would wait for that (decision 31).
 """
 
 from __future__ import annotations

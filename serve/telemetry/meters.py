@@ -1,7 +1,7 @@
 """What is counted of each model's invocations: plain numbers, cheap to add to.
 
 The hot path: prometheus_client's own counters take a lock and a look-up of labels for each number,
-six times what this takes (docs/decisions/0031). How they are written is exposition.py's.
+six times what this takes (decision 31). How they are written is exposition.py's.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class ModelMeter:
         return tuple(Histogram(tuple(counts), sum_s) for counts, sum_s in rows)
 
     def _count_times(self) -> None:
-        """Many at once: one by one it takes several times as long (docs/decisions/0031)."""
+        """Many at once: one by one it takes several times as long (decision 31)."""
         if not self._times:
             return
         times = np.array(self._times).reshape(-1, len(PARTS))

@@ -1,6 +1,6 @@
 """PURE. tritonserver's own metrics page, with its model names taken apart.
 
-tritonserver knows a SageMaker model as several Triton models (docs/decisions/0004). Each sample's
+tritonserver knows a SageMaker model as several Triton models (decision 4). Each sample's
 label `model` becomes `target_model`, `model_name` and `step`, which is empty for the entry model.
 The label `namespace`, a directory of the container's own, goes.
 

@@ -2,7 +2,7 @@
 
 Inference goes over HTTP, since a caller's bytes can be passed through as they are. Model control
 goes over gRPC: tritonserver carries out an HTTP load on the thread that also serves invocations,
-which stand still for as long as the load takes (docs/decisions/0002).
+which stand still for as long as the load takes (decision 2).
 """
 
 from __future__ import annotations

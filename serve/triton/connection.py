@@ -1,7 +1,7 @@
 """One connection to tritonserver: a request's bytes out, the answer's bytes back.
 
 It carries one request at a time. A connection that received what it did not ask for is closed and
-not used again. The hot path (docs/decisions/0003).
+not used again. The hot path (decision 3).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HTTP/1.1 to tritonserver over connections that stay open: bytes out, bytes back.
 
 Written for the invoke path, where the libraries measured cost more than the whole budget of 0.3 ms
-(docs/decisions/0003). It does what that path needs and no more: POST and GET with a body that is
+(decision 3). It does what that path needs and no more: POST and GET with a body that is
 already in memory, answers with a length or in chunks.
 
 A connection whose request was given up is closed and not used again; but where closing cancels

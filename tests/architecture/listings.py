@@ -7,6 +7,7 @@ Each stands between two marks of its page, and is written there anew.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,11 +29,13 @@ BEGIN, END = "<!-- made by make listings -->", "<!-- end of the listing -->"
 
 
 def decisions() -> str:
-    """Every decision: its number, which leads to its page, and its title."""
-    titles = {page.name: page.read_text().splitlines()[0] for page in _decision_pages()}
-    split = {name: title.removeprefix("# ").split(". ", 1) for name, title in titles.items()}
-    rows = [f"| [{number}]({name}) | {title} |" for name, (number, title) in split.items()]
-    return "\n".join(["| | decision |", "|---|---|", *rows])
+    """A row for each page of decisions, with the number and the heading of each."""
+    rows = [
+        f"| [{title}]({page.name}) | {', '.join(headings)} |"
+        for page in _decision_pages()
+        for title, *headings in [re.findall(r"^##? (.+)$", page.read_text(), re.MULTILINE)]
+    ]
+    return "\n".join(["| page | decisions |", "|---|---|", *rows])
 
 
 def metrics() -> str:
@@ -81,7 +84,7 @@ def with_listing(page: str, listing: str) -> str:
 
 
 def _decision_pages() -> list[Path]:
-    return sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    return sorted((ROOT / "docs/decisions").glob("[a-z]*.md"))
 
 
 def main() -> None:

@@ -29,6 +29,8 @@ EXAMPLES = sorted((ROOT / "examples").rglob("README.md"))
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 THEIRS = [ROOT / project / "README.md" for project in PROJECTS]
 PAGES = [*FRONT, *DOCS, *DECISIONS, *EXAMPLES, *THEIRS]
+#: Where modules name decisions.
+PACKAGES = ("container", "ensemble_tools", "serve", "verification")
 #: What a name of a file in the tree ends with.
 SUFFIXES = {".md", ".py", ".sh", ".toml", ".txt", ".yml"}
 #: What programs write, and no file of the tree.
@@ -36,8 +38,6 @@ WRITTEN = {"report.md", "served_model.py"}
 #: What users write, under this name in all pages; and where sessions do.
 USERS = {"CONFIG.toml", "PLAN.toml"}
 SCRATCH = "/tmp/"
-#: A file of a decision's time, and the one that has its place now.
-RENAMED = re.compile(r"`[^`]+`\s+\(today\s+`([^`]+)`")
 
 
 def relative(page: Path) -> str:
@@ -62,11 +62,8 @@ def test_contributing_has_every_package() -> None:
 
 @each_page
 def test_names_of_files_are_the_trees(page: Path) -> None:
-    """A page names no file and no folder that there is not; a decision says its name of today."""
-    text = page.read_text()
-    if page in DECISIONS:
-        text = RENAMED.sub(r"\1", text)
-    assert [name for name in _names(text) if not _exists(name)] == []
+    """A page names no file and no folder that there is not."""
+    assert [name for name in _names(page.read_text()) if not _exists(name)] == []
 
 
 def _names(text: str) -> Iterator[str]:
@@ -143,6 +140,18 @@ def test_lines_are_short(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     lines = [line for line in prose.splitlines() if not line.startswith(("|", "![", "# "))]
     assert [line for line in lines if len(line) > WIDTH] == []
+
+
+def test_the_codes_decisions_are_there() -> None:
+    """Each `decision N` of a module has its heading in a page of docs/decisions."""
+    headings = "".join(page.read_text() for page in DECISIONS)
+    known = set(re.findall(r"^## (\d+)\. ", headings, re.MULTILINE))
+    modules = [path for top in PACKAGES for path in (ROOT / top).rglob("*.py")]
+    named = {
+        number for path in modules for number in re.findall(r"\bdecision (\d+)", path.read_text())
+    }
+    assert named
+    assert named <= known
 
 
 @pytest.mark.parametrize("page", DOCS, ids=relative)

@@ -48,7 +48,7 @@ ABSOLUTE = 1e-30
 INVOKE_TIMEOUT_S = 15
 #: What pb_utils.Tensor says of the type that a cast to Merlin's `str` gives.
 STRINGS_FAIL = "Unable to cast Python instance of type <class 'NoneType'>"
-#: The decision on ragged lists into fixed ones (docs/decisions/0010).
+#: The decision on ragged lists into fixed ones (decision 10).
 ROWS_UNFIT = re.compile(r"its rows have (\d+) to \1 elements; rows of (?!\1)\d+ elements are")
 #: Operators that choose columns, or call a Triton model: what they do is in the graph itself.
 MERLINS_OWN = re.compile(
