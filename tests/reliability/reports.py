@@ -6,14 +6,13 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 
 import bench  # noqa: F401  the path to merlin_simulator
 from merlin_simulator.measuring.machine import count_cores, read_memory_bytes
-from merlin_simulator.measuring.page import write_cell, write_figure, write_page, write_table
+from merlin_simulator.measuring.page import render
 
-_STYLE = Path(__file__).with_name("reports.css")
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,6 @@ class Table:
         """As docs hold it."""
         rows = (self.head, ("---",) * len(self.head), *self.rows)
         return "\n".join("| " + " | ".join(map(_escaped, row)) + " |" for row in rows)
-
-    def html(self) -> str:
-        """For the page."""
-        head = (write_cell("th", cell) for cell in self.head)
-        rows = ((write_cell("td", cell) for cell in row) for row in self.rows)
-        return f"<h2>{escape(self.title)}</h2>{write_table(head, rows, 'lines')}"
 
 
 @dataclass(frozen=True)
@@ -107,17 +100,7 @@ class Report:
 
     def page(self) -> str:
         """One file that opens from a disk."""
-        colour = "bad" if self.failures else "good"
-        body = "".join(
-            (
-                f"<h1>{escape(self.name)}</h1>",
-                f"<p class='verdict {colour}'>{escape(self.summary)}</p>",
-                "".join(f"<p class='bad'>{escape(one)}</p>" for one in self.failures),
-                "".join(write_figure(picture.svg()) for picture in self.pictures),
-                "".join(table.html() for table in self.tables),
-            )
-        )
-        return write_page(self.name, body, _STYLE)
+        return render("report.html", _FOLDER, report=self)
 
 
 def machine() -> dict[str, object]:

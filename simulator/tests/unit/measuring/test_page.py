@@ -4,50 +4,52 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from merlin_simulator.measuring.page import (
-    NUMBER,
-    write_cell,
-    write_facts,
-    write_figure,
-    write_page,
-    write_row_head,
-    write_table,
-)
+import pytest
+from jinja2 import UndefinedError
+
+from merlin_simulator.measuring.page import render
+
+_OWN = """\
+{% extends "measuring/page.html" %}
+{% from "measuring/parts.html" import facts, numbers, plots, tiles %}
+{% set title = name %}
+{% block style %}{% include "own.css" %}{% endblock %}
+{% block body %}
+{{ facts([("CPU", name)]) }}{{ numbers(("", "p50"), [(name, 0.25 | seconds)]) }}
+{{ tiles([(name, "short"), ("long", "0123456789")]) }}{{ plots(figures) }}
+{{ none | seconds }} {{ none | size }} {{ 0.5 | share }} {{ 12345 | thousands }}
+{% endblock %}
+"""
 
 
-def test_a_reports_own_rules_stand_after_the_common_ones(tmp_path: Path) -> None:
-    """So that they prevail; the title is escaped, the body is HTML already."""
-    style = tmp_path / "own.css"
-    style.write_text("p { color: red }")
-    page = write_page("a <b>", "<p>body</p>", style)
-    assert "<title>a &lt;b&gt;</title>" in page
-    assert "<body><main><p>body</p></main></body>" in page
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a template of its own, and rules for it."""
+    (tmp_path / "own.html").write_text(_OWN)
+    (tmp_path / "own.css").write_text("p { color: red }")
+    return tmp_path
+
+
+def test_all_that_is_put_in_is_escaped(folder: Path) -> None:
+    """But plots, which are ours."""
+    figure = {"title": "<t>", "svg": "<svg/>", "caption": "<c>"}
+    page = render("own.html", folder, name="<b>", figures=[figure])
+    assert "<b>" not in page
+    assert "<title>&lt;b&gt;</title>" in page
+    assert '<th scope="row">CPU</th><td>&lt;b&gt;</td>' in page
+    assert '<th scope="row">&lt;b&gt;</th><td class="number">250 ms</td>' in page
+    assert "<h3>&lt;t&gt;</h3><svg/><figcaption>&lt;c&gt;</figcaption>" in page
+    assert '<div class="long"><dt>long</dt>' in page
+    assert "– – 50 % 12,345" in page
+
+
+def test_a_reports_own_rules_stand_after_the_common_ones(folder: Path) -> None:
+    """So that they prevail."""
+    page = render("own.html", folder, name="a", figures=[])
     assert 0 < page.index("--s1:") < page.index("p { color: red }") < page.index("</style>")
-    assert "<style>" in write_page("plain", "")
 
 
-def test_cells_are_escaped_and_tables_are_not() -> None:
-    """A table is made of cells that are HTML already."""
-    cell = write_cell("td", "<1>", {**NUMBER, "data-name": 'a"b'})
-    assert cell == '<td class="number" data-name="a&quot;b">&lt;1&gt;</td>'
-    table = write_table([write_cell("th", "x")], [[write_row_head("y"), cell]], "lines")
-    assert table == (
-        '<div class="wide"><table class="lines"><thead><tr><th>x</th></tr></thead>'
-        f'<tbody><tr><th scope="row">y</th>{cell}</tr></tbody></table></div>'
-    )
-
-
-def test_facts_are_pairs() -> None:
-    """A row for each name."""
-    assert write_facts([("CPU", "A & B")]) == (
-        '<table class="facts"><tbody><tr><th scope="row">CPU</th><td>A &amp; B</td></tr></tbody>'
-        "</table>"
-    )
-
-
-def test_a_figure_has_what_is_given() -> None:
-    """Title and caption only where there are some."""
-    assert write_figure("<svg/>") == "<figure><svg/></figure>"
-    assert write_figure("<svg/>", "<t>", "c") == (
-        "<figure><h3>&lt;t&gt;</h3><svg/><figcaption>c</figcaption></figure>"
-    )
+def test_a_value_that_is_not_there_is_no_blank(folder: Path) -> None:
+    """A page without it would say something else."""
+    with pytest.raises(UndefinedError, match="figures"):
+        render("own.html", folder, name="a")
