@@ -12,8 +12,9 @@ import sys
 from importlib import import_module
 
 from ensemble_tools.own_protobuf import import_own_protobuf
+from ensemble_tools.signals import INTERRUPTED
 
-_NOT_INSTALLED, _INTERRUPTED = 1, 130
+_NOT_INSTALLED = 1
 #: What a package's program imports when it is run: its libraries are looked for before.
 _IMPORTED_LATER = {"container": ("container.entrypoint",)}
 
@@ -31,7 +32,7 @@ def merlin_tools() -> int:
 def _run(package: str, program: str, extra: str) -> int:
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:  # while it imports, Ctrl-C has nothing to clear away
-        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
         import_own_protobuf()
         for module in (f"{package}.__main__", *_IMPORTED_LATER.get(package, ())):

@@ -7,7 +7,13 @@ import sys
 from ensemble_tools.commands.becoming import enter_another_room
 from ensemble_tools.missing import tell_missing_packages
 from ensemble_tools.own_protobuf import import_own_protobuf
-from ensemble_tools.signals import leave_at_once, open_outputs, reader_is_gone, to_the_end
+from ensemble_tools.signals import (
+    INTERRUPTED,
+    leave_at_once,
+    open_outputs,
+    reader_is_gone,
+    to_the_end,
+)
 
 if __name__ == "__main__":
     leave_at_once()
@@ -24,7 +30,6 @@ from collections.abc import Sequence
 from ensemble_tools.commands import explain, pack, request, rewrite, verify
 from ensemble_tools.commands.exit_codes import (
     EPILOG,
-    INTERRUPTED,
     MISUSED,
     REFUSED,
     SERVED,

@@ -18,7 +18,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -48,7 +47,7 @@ from verification.requests.request_file import read_requests
 from verification.run import Task, verify
 from verification.signals import Interrupted, Signals
 
-EQUAL, DIFFERENT, MISUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+EQUAL, DIFFERENT, MISUSED = 0, 1, 2
 _FAILURES = (VerificationError, ContainerError, EnsembleToolsError, OSError)
 #: The `format` of what is said of several archives as JSON.
 _SEVERAL = "merlin-sagemaker-verify-several"
@@ -119,7 +118,7 @@ def main(
         print(printable(f"error: {sentence_of(error)}"), file=sys.stderr)
         return DIFFERENT
     except Interrupted as stopped:
-        return INTERRUPTED if stopped.number == signal.SIGINT else TERMINATED
+        return 128 + stopped.number
     return code
 
 

@@ -1,4 +1,4 @@
-"""What a command's exit code means; the same for all of them."""
+"""What a command's exit code means; the same for all of them. After a signal: signals.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ SERVED = 0
 REFUSED = 1
 #: The command line is wrong; argparse's own number.
 MISUSED = 2
-#: Shells say 128 + the number of the signal that ended a program: SIGINT, SIGPIPE, SIGTERM.
-INTERRUPTED = 130
-PIPE_CLOSED = 141
-TERMINATED = 143
 
 #: Printed under each command's --help.
 EPILOG = (

@@ -25,6 +25,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from container.settings import read_settings
 from ensemble_tools import Namespace, ServingPlan, plan, read_repository
 from ensemble_tools import __main__ as command
+from ensemble_tools.signals import INTERRUPTED
 from ensemble_tools.workflows.runtime.operations.scaling import Normalize
 from merlin_simulator.plans.calibration.from_verify import make_figures_of_verify
 from tests.end_to_end.conftest import EXAMPLES
@@ -39,7 +40,7 @@ from tests.support.models import (
     write_archive,
 )
 from tests.support.signals import as_in_front, until_it_heeds
-from verification.__main__ import DIFFERENT, EQUAL, INTERRUPTED, MISUSED, choose_exit_code
+from verification.__main__ import DIFFERENT, EQUAL, MISUSED, choose_exit_code
 from verification.comparing.comparison import Verdict
 from verification.comparing.forms import COMPILED, EXECUTOR, SERVED, Forms, read_forms
 from verification.errors import FormUnusable

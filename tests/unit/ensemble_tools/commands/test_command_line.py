@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from ensemble_tools import __main__ as command
-from ensemble_tools.commands.exit_codes import INTERRUPTED, PIPE_CLOSED
+from ensemble_tools.signals import INTERRUPTED, PIPE_CLOSED
 from tests.support.signals import as_in_front, until_it_heeds
 
 ROOT = Path(__file__).parents[4]
