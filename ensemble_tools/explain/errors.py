@@ -18,5 +18,5 @@ class NoGraphviz(EnsembleToolsError):
 class GraphvizFailed(EnsembleToolsError):
     """It is there and draws nothing."""
 
-    def __init__(self, words: str) -> None:
-        super().__init__(f"Graphviz's `dot`: {words}; use --format text, json or mermaid")
+    def __init__(self, message: str) -> None:
+        super().__init__(f"Graphviz's `dot`: {message}; use --format text, json or mermaid")

@@ -198,15 +198,15 @@ def _arrow(edge: Edge, source: Node) -> str:
     if casts:
         more = f" and {len(casts) - 1} more" if len(casts) > 1 else ""
         first = casts[0]
-        words = f"{first.target_name}: {first.source_dtype} to {first.target_dtype}{more}"
-        return f'color="{_CAST}", fontcolor="{_CAST}", label=< {plain(words, _NAME)}>{dashed}'
+        label = f"{first.target_name}: {first.source_dtype} to {first.target_dtype}{more}"
+        return f'color="{_CAST}", fontcolor="{_CAST}", label=< {plain(label, _NAME)}>{dashed}'
     if edge.calls:
         return f'fontcolor="{SOFT}", label=< calls>{dashed}'
     if not edge.flows or len(edge.flows) == len(source.outputs) or source.folded > 1:
         return ""
     names = [flow.source_name for flow in edge.flows]
-    words = ", ".join(names) if len(names) <= 2 else f"{len(names)} of {len(source.outputs)}"
-    return f'fontcolor="{SOFT}", label=< {plain(words, _NAME)}>'
+    label = ", ".join(names) if len(names) <= 2 else f"{len(names)} of {len(source.outputs)}"
+    return f'fontcolor="{SOFT}", label=< {plain(label, _NAME)}>'
 
 
 def _correspondences(picture: Picture, names: dict[str, str]) -> Iterator[str]:
@@ -234,11 +234,11 @@ def _foot(picture: Picture) -> str:
     key = dict.fromkeys((STYLES[kind].line, STYLES[kind].meaning) for kind in kinds)
     rows = []
     if key:
-        cells = [f'<FONT COLOR="{line}">■</FONT> {_small(words)}' for line, words in key]
+        cells = [f'<FONT COLOR="{line}">■</FONT> {_small(lines)}' for line, lines in key]
         rows.append(_row("", "   ".join(cells)))
     if picture.refusal is not None:
-        words = _wrapped(f"Refused: {picture.refusal}", 2 * _LINES)
-        rows.append(_row("", f'<FONT COLOR="{REFUSED}">{words}</FONT>'))
+        lines = _wrapped(f"Refused: {picture.refusal}", 2 * _LINES)
+        rows.append(_row("", f'<FONT COLOR="{REFUSED}">{lines}</FONT>'))
     reasons = number_reasons(picture)
     for number, reason in reasons[:_REASONS]:
         mark = f"<B>{number}</B>" if number is not None else "•"
@@ -256,12 +256,12 @@ def _wrapped(text: str, lines: int = _LINES) -> str:
     return '<BR ALIGN="LEFT"/>'.join(_marked(row) for row in rows) + '<BR ALIGN="LEFT"/>'
 
 
-def _row(mark: str, words: str) -> str:
-    return f'<TR><TD VALIGN="TOP">{mark}</TD><TD ALIGN="LEFT" BALIGN="LEFT">{words}</TD></TR>'
+def _row(mark: str, text: str) -> str:
+    return f'<TR><TD VALIGN="TOP">{mark}</TD><TD ALIGN="LEFT" BALIGN="LEFT">{text}</TD></TR>'
 
 
-def _left(words: str) -> str:
-    return f'<TR><TD ALIGN="LEFT">{words}</TD></TR>'
+def _left(text: str) -> str:
+    return f'<TR><TD ALIGN="LEFT">{text}</TD></TR>'
 
 
 def _badge(number: int) -> str:
@@ -269,8 +269,8 @@ def _badge(number: int) -> str:
     return f'<TD STYLE="ROUNDED" BGCOLOR="{INK}">{bold}</TD>'
 
 
-def _small(words: str) -> str:
-    return f'<FONT COLOR="{SOFT}" POINT-SIZE="10">{words}</FONT>'
+def _small(text: str) -> str:
+    return f'<FONT COLOR="{SOFT}" POINT-SIZE="10">{text}</FONT>'
 
 
 def _table(rows: list[str]) -> str:

@@ -92,14 +92,14 @@ class _SideBuilder:
 
     def _flows(self, node: Node, box_id: str, upstream: list[str], around: list[str]) -> None:
         """One edge from each node that gives something; of equal names the later one arrives."""
-        wanted = {column.name: column.dtype for column in node.operator.columns_in}
+        types = {column.name: column.dtype for column in node.operator.columns_in}
         open_names = dict.fromkeys((*node.inputs, *node.dependency_columns))
         carried: dict[str, list[Flow]] = {source: [] for source in upstream}
         for source in (*reversed(upstream), *reversed(around)):
             outputs: Mapping[str, Tensor] = {t.name: t for t in self.boxes[source].outputs}
             for name in [name for name in open_names if name in outputs]:
                 del open_names[name]
-                flow = Flow(name, name, outputs[name].dtype, wanted.get(name))
+                flow = Flow(name, name, outputs[name].dtype, types.get(name))
                 carried.setdefault(source, []).append(flow)
         self.edges += [Edge(source, box_id, tuple(flows)) for source, flows in carried.items()]
 

@@ -175,10 +175,10 @@ def _workflow(model: PublishedModel) -> Workflow | None:
     pickled = not model.no_pickle
     if model.compiled is not None:
         program = model.compiled.program
-        kept = tuple(part.reason for part in program.kept)
+        reasons = tuple(part.reason for part in program.kept)
         operators = tuple(program.operators.items())
         recognised = model.compiled.recognised
-        return Workflow(operators, kept=kept, recognised=recognised, pickled=pickled)
+        return Workflow(operators, kept=reasons, recognised=recognised, pickled=pickled)
     if model.not_compiled:
         return Workflow(not_compiled=model.not_compiled, pickled=pickled)
     return None

@@ -36,8 +36,8 @@ def answer_parts(
     if {ensemble.triton_name for ensemble in ensembles} <= {entry}:
         return models
     configs = {ensemble.triton_name: ensemble.config for ensemble in ensembles}
-    asked = {*_find_asked_in_part(configs), *called} & configs.keys()
-    failing = {name for name in asked - {entry} if fails_in_part(configs[name])}
+    names = {*_find_asked_in_part(configs), *called} & configs.keys()
+    failing = {name for name in names - {entry} if fails_in_part(configs[name])}
     taken = {model.triton_name for model in models}
     return tuple(
         each

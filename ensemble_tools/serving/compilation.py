@@ -87,8 +87,8 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     if config is None or version is None or file is None:
         raise NotCompiled("", (), "the model is not one of the python backend with a config.pbtxt")
     place = f"{version}/{file}"
-    for path, found in source.workflow.broken:
-        raise NotCompiled("", (), f"{path.name}: {found}")
+    for path, problem in source.workflow.broken:
+        raise NotCompiled("", (), f"{path.name}: {problem}")
     missing = source.workflow.missing
     _check_release(f"{missing[0].name} is not there" if missing else "")
     _check_release(refuse_label(source.workflow.nvtabular))
@@ -140,8 +140,8 @@ def _check_outputs(config: ModelConfig, program: Program) -> None:
             else ""
         )
         try:
-            wanted = json.loads(text or "[]")
+            expected = json.loads(text or "[]")
         except ValueError as error:
             raise NotCompiled("", (), f"its parameter {parameter} is no JSON") from error
-        if not isinstance(wanted, list) or any(name not in names for name in wanted):
+        if not isinstance(expected, list) or any(name not in names for name in expected):
             raise NotCompiled("", (), f"its parameter {parameter} names other columns")

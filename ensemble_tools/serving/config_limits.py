@@ -126,8 +126,8 @@ def check_demands(
 
 def _check_libraries(model: SourceModel) -> None:
     places = [*model.entries]
-    for version, found in model.payload.items():
-        places += [f"{version}/{name}" for name in found]
+    for version, files in model.payload.items():
+        places += [f"{version}/{name}" for name in files]
     runtime = str(model.config.message.runtime) if model.config else ""
     for place in places:
         name = place.rstrip("/").rpartition("/")[2]
@@ -304,19 +304,21 @@ class _Demands:
             if name in sample.inputs:
                 self._check_sample_input(at, tensor, sample.inputs[name])
             elif not tensor.optional:
-                found = ", ".join(map(quoted, sorted(sample.inputs)[:NAMED_COLUMNS])) or "none"
+                names = ", ".join(map(quoted, sorted(sample.inputs)[:NAMED_COLUMNS])) or "none"
                 raise self._refuse(
                     f"{at}.inputs",
-                    f"lacks the model's input {quoted(name)} (found {found})",
+                    f"lacks the model's input {quoted(name)} (found {names})",
                     "expected each input that is not optional",
                 )
 
     def _check_sample_input(self, sample: str, declared: TensorSpec, value: Any) -> None:
         at = f"{sample}.inputs[{quoted(declared.name)}]"
-        given = name_data_type(value.data_type)
-        if given != declared.data_type:
+        data_type = name_data_type(value.data_type)
+        if data_type != declared.data_type:
             raise self._refuse(
-                f"{at}.data_type", f"is {given}", f"expected {declared.data_type}, as the input is"
+                f"{at}.data_type",
+                f"is {data_type}",
+                f"expected {declared.data_type}, as the input is",
             )
         if any(size < 0 for size in value.dims):
             raise self._refuse(f"{at}.dims", "leaves a size open", "expected a size for each")

@@ -137,8 +137,10 @@ def _sum_versions(
 
 def _sum_tables(model: PublishedModel, budget: Iterator[int]) -> int:
     program = model.compiled.program if model.compiled is not None else None
-    given = [values for table in program.tables for values in table.given] if program else []
-    pickled = _PICKLED_TABLE_RATIO * sum(len(values.data) * 3 // 4 for values in given)  # base64
+    values_given = [values for table in program.tables for values in table.given] if program else []
+    pickled = _PICKLED_TABLE_RATIO * sum(
+        len(values.data) * 3 // 4 for values in values_given
+    )  # base64
     try:
         return pickled + sum(
             _weigh(part, model.is_compiled_whole)
@@ -192,10 +194,10 @@ def _walk_files(top: Path, name: str, budget: Iterator[int]) -> Iterator[tuple[s
     while waiting and next(budget, None) is not None:
         path, name, depth = waiting.pop()
         try:
-            found = path.stat()
-            if S_ISREG(found.st_mode):
-                yield name, found.st_size
-            elif S_ISDIR(found.st_mode) and depth < MAX_DEPTH:
+            status = path.stat()
+            if S_ISREG(status.st_mode):
+                yield name, status.st_size
+            elif S_ISDIR(status.st_mode) and depth < MAX_DEPTH:
                 inside = sorted(os.listdir(path), reverse=True)[-MAX_ENTRIES:]
                 waiting += [(path / child, f"{name}/{child}", depth + 1) for child in inside]
         except OSError as error:

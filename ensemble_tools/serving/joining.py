@@ -244,12 +244,12 @@ def _are_wired(config: pb.ModelConfig, order: Iterable[Any], configs: _Configs) 
     return agree and written.keys() == read | answered
 
 
-def _agree(one: Any, other: Any) -> bool:
+def _agree(first: Any, other: Any) -> bool:
     """Of one type; of as many dimensions, each of one length where both say it."""
-    pairs = zip(one.dims, other.dims, strict=False)
+    pairs = zip(first.dims, other.dims, strict=False)
     return (
-        one.data_type == other.data_type
-        and len(one.dims) == len(other.dims)
+        first.data_type == other.data_type
+        and len(first.dims) == len(other.dims)
         and all(-1 in pair or pair[0] == pair[1] for pair in pairs)
     )
 

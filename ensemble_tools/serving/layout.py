@@ -42,15 +42,15 @@ def write_layout(archive: Path, entry: Path) -> None:
     while waiting:
         directory, copy = waiting.pop()
         with os.scandir(directory) as entries:
-            for found in entries:
-                there = copy / found.name
-                if found.is_symlink():
-                    there.symlink_to(_find_copied(found.path, root, top, copy))
-                elif found.is_dir():
+            for item in entries:
+                there = copy / item.name
+                if item.is_symlink():
+                    there.symlink_to(_find_copied(item.path, root, top, copy))
+                elif item.is_dir():
                     there.mkdir()
-                    waiting.append((found.path, there))
+                    waiting.append((item.path, there))
                 else:
-                    there.symlink_to(found.path)
+                    there.symlink_to(item.path)
 
 
 def remove_layout(entry: Path) -> None:

@@ -84,20 +84,20 @@ def parse_published(published: str) -> tuple[str, str | None]:
     try:
         step = _WRITTEN.sub(_read, plain.encode()).decode() if dot else None
         namespace = Namespace(model_name)
-        made = namespace.entry if step is None else namespace.step(step)
+        name = namespace.entry if step is None else namespace.step(step)
     except (IllegalName, UnicodeError) as error:
         raise ValueError(f"{published!r} was not published by this container") from error
-    if made != published:  # escaped in another way than a Namespace's
+    if name != published:  # escaped in another way than a Namespace's
         raise ValueError(f"{published!r} was not published by this container")
     return model_name, step
 
 
-def _write(found: re.Match[bytes]) -> bytes:
-    return _DOT.encode() if found[0] == b"." else b"=%02x" % found[0][0]
+def _write(match: re.Match[bytes]) -> bytes:
+    return _DOT.encode() if match[0] == b"." else b"=%02x" % match[0][0]
 
 
-def _read(found: re.Match[bytes]) -> bytes:
-    return bytes([int(found[1], 16)]) if found[1] else b"."
+def _read(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 16)]) if match[1] else b"."
 
 
 def _check_length(published: str, name: str) -> None:

@@ -74,7 +74,7 @@ def find_needed(plan: ServingPlan, module: str) -> str:
     """
     top = shown(module)
     try:
-        found = (
+        modules = (
             f"{needed.use}, which does not lie beside {needed.version.parent.name}/"
             f"{needed.version.name}/{PYTHON_FILE}: put {top}.py, or the package {top}/, there"
             for model in plan.everything
@@ -83,7 +83,7 @@ def find_needed(plan: ServingPlan, module: str) -> str:
             for needed in _find(version)
             if needed.top == module
         )
-        return next(found, "")
+        return next(modules, "")
     except OSError:
         return ""
 
@@ -99,16 +99,16 @@ def _linked(model: PublishedModel) -> Iterator[Path]:
 
 def _find(version: Path) -> Iterator[NeededModule]:
     """Each module once."""
-    told: set[str] = set()
+    listed: set[str] = set()
     for graph in (find_workflow_file(version / WORKFLOW), version / GRAPH_FILE):
         for function in _read_names(graph):
             needed = NeededModule(graph, version, function)
             top = needed.top
-            if top in told or top in sys.stdlib_module_names or top in _WITH_NVTABULAR | _PYTHONS:
+            if top in listed or top in sys.stdlib_module_names or top in _WITH_NVTABULAR | _PYTHONS:
                 continue
             if any(kind(version / name) is not None for name in (top, f"{top}.py")):
                 continue
-            told.add(top)
+            listed.add(top)
             yield needed
 
 

@@ -86,21 +86,21 @@ def plan_and_try(
     be written, PayloadBroken for a category file that nothing can read.
     """
     while True:
-        made = plan(repository, graph, namespace, choices)
+        serving_plan = plan(repository, graph, namespace, choices)
         try:
-            _try_publishing(made)
+            _try_publishing(serving_plan)
         except WorkflowsUnusable as error:
             repository = repository.with_unusable(error.reasons)
         else:
-            return made
+            return serving_plan
 
 
-def _try_publishing(made: ServingPlan) -> None:
+def _try_publishing(serving_plan: ServingPlan) -> None:
     """Those of its models that have category files."""
-    models = tuple(model for model in made.models if model.compiled or model.categories)
+    models = tuple(model for model in serving_plan.models if model.compiled or model.categories)
     if models:
         with tempfile.TemporaryDirectory(prefix="compiled-") as directory:
-            publish(replace(made, models=models), Path(directory))
+            publish(replace(serving_plan, models=models), Path(directory))
 
 
 def describe_operators(operators: Mapping[str, int]) -> str:

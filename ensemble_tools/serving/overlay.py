@@ -88,8 +88,10 @@ def describe_doubts(entry: SourceModel, models: Sequence[SourceModel]) -> tuple[
 
 def _describe_backends(models: Iterable[SourceModel]) -> tuple[str, ...]:
     """A sentence for each served model whose backend is none of Triton's, and may be misspelt."""
-    found = [(it.name, describe_backend(it.config.message)) for it in models if it.config]
-    return tuple(f"{name}/{CONFIG_FILE}: {words}" for name, words in found if words)
+    described = [(it.name, describe_backend(it.config.message)) for it in models if it.config]
+    return tuple(
+        f"{name}/{CONFIG_FILE}: {description}" for name, description in described if description
+    )
 
 
 def _describe_completed(models: Iterable[SourceModel]) -> tuple[str, ...]:
@@ -149,8 +151,8 @@ def _find_own_code(model: SourceModel, names: Mapping[str, str], archive: Path) 
     file = model.python_file or ""
     files = tuple(
         f"{version}/{file}"
-        for version, found in model.payload.items()
-        if file in found and file.endswith(".py")
+        for version, payload in model.payload.items()
+        if file in payload and file.endswith(".py")
     )
     if not files:
         return None

@@ -102,7 +102,7 @@ def plan(
         models, not_joined = join_steps(models, called, choices.predictors)
     if choices.answers_parts:
         models = answer_parts(models, namespace.entry, called)
-    made = ServingPlan(
+    serving_plan = ServingPlan(
         namespace.model_name,
         selection.form,
         namespace.entry,
@@ -119,8 +119,8 @@ def plan(
         queue=queue,
     )
     if not choices.pickles:
-        check_unpickled(made, repository, choices.names)
-    return made
+        check_unpickled(serving_plan, repository, choices.names)
+    return serving_plan
 
 
 def _select(

@@ -283,5 +283,5 @@ def _link(source: Path, place: Path) -> None:
 
 
 def _identify(path: Path) -> _Identity:
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    status = path.stat()
+    return status.st_dev, status.st_ino

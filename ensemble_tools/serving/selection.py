@@ -95,7 +95,7 @@ def find_child(repository: ModelRepository, name: str) -> SourceModel:
 
 
 def gather_steps(
-    wanted: Iterable[SourceModel],
+    first: Iterable[SourceModel],
     models: Mapping[str, SourceModel],
     calls: Mapping[str, Iterable[str]] | None = None,
 ) -> tuple[SourceModel, ...]:
@@ -105,7 +105,7 @@ def gather_steps(
     EnsembleInvalid for a step that is missing and for ensembles that contain themselves.
     """
     done: dict[str, SourceModel] = {}
-    for model in wanted:
+    for model in first:
         if model.name not in done:
             _gather(model, models, calls or {}, done)
     return tuple(done.values())

@@ -149,8 +149,8 @@ def _advise_writing(model: SourceModel, rules: Rules) -> str:
 
 def _describe_untold(model: SourceModel) -> str:
     """That no file tells the backend."""
-    found = model.payload.get(model.served_version or max(model.versions, default=0), frozenset())
-    return f"nothing that is there tells it (found {', '.join(sorted(found)[:10]) or 'no file'})"
+    files = model.payload.get(model.served_version or max(model.versions, default=0), frozenset())
+    return f"nothing that is there tells it (found {', '.join(sorted(files)[:10]) or 'no file'})"
 
 
 def _describe_advice(model: SourceModel) -> str:
@@ -242,20 +242,20 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
             "such as 1/: a number from 1 on, without a zero in front",
         )
     version = _find_served_version(model, config)
-    found = model.payload[version]
+    files = model.payload[version]
     directory = model.find_version_directory(version)
     expected = _find_expected_payload(model, config)
-    if "model.pt/" in found and "model.pt" in expected and "model.pt2" not in found:
+    if "model.pt/" in files and "model.pt" in expected and "model.pt2" not in files:
         raise PayloadMissing(
             directory / "model.pt",
             "it is a directory, as merlin saves a model that was not traced; expected the file "
             "that torch.jit.save writes: trace the model (torch.jit.trace) before it is exported",
         )
-    if _lacks_payload(model.backend, found, expected):
+    if _lacks_payload(model.backend, files, expected):
         wanted = " or ".join(expected) or "the model's files"
-        shown = ", ".join(sorted(found)[:10]) or "nothing"
+        shown = ", ".join(sorted(files)[:10]) or "nothing"
         raise PayloadMissing(directory, f"expected {wanted} in it, found {shown}")
-    read = found.intersection(expected)
+    read = files.intersection(expected)
     known = model.backend in _PAYLOADS or model.backend == "pytorch"
     if known and read and read <= model.hollow.keys():
         name = min(read)
@@ -263,7 +263,7 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
         raise PayloadBroken(directory / name, model.hollow[name], remedy)
 
 
-def _lacks_payload(backend: str, found: frozenset[str], expected: tuple[str, ...]) -> bool:
+def _lacks_payload(backend: str, files: frozenset[str], expected: tuple[str, ...]) -> bool:
     """Whether what the backend loads is certainly not there.
 
     The python backend is known. What an image's own backend reads, that backend alone knows, and a
@@ -271,10 +271,10 @@ def _lacks_payload(backend: str, found: frozenset[str], expected: tuple[str, ...
     is known to be something else.
     """
     if not expected:
-        return not found and not backend
-    if found.intersection(expected):
+        return not files and not backend
+    if files.intersection(expected):
         return False
-    return backend == "python" or all(name.endswith(_KNOWN_ENDS) for name in found)
+    return backend == "python" or all(name.endswith(_KNOWN_ENDS) for name in files)
 
 
 def _check_packed(model: SourceModel) -> None:
@@ -296,11 +296,11 @@ def _check_constants(model: SourceModel) -> None:
     """Raise PayloadBroken for a graph whose constants are many times what is stored: TensorFlow
     makes them at a request.
     """
-    for path, size, made in model.constants:
-        if made > max(_UNPACKED_BYTES, size * _UNPACKED_RATIO):
+    for path, size, unpacked in model.constants:
+        if unpacked > max(_UNPACKED_BYTES, size * _UNPACKED_RATIO):
             raise PayloadBroken(
                 path,
-                f"has constants of {made} bytes, and {size} bytes are stored with it",
+                f"has constants of {unpacked} bytes, and {size} bytes are stored with it",
                 "expected what a model of that size has; save it again",
             )
 
@@ -320,8 +320,8 @@ def _check_workflow(model: SourceModel, workflow: WorkflowFiles) -> None:
             f"out_path={quoted(os.path.dirname(file))} (or vocabs as pandas Series), and export it "
             "again",
         )
-    for path, found in workflow.broken:
-        raise PayloadBroken(path, found, "export it again")
+    for path, problem in workflow.broken:
+        raise PayloadBroken(path, problem, "export it again")
 
 
 def check_nvtabulars(models: Iterable[SourceModel], nvtabular: str) -> None:
@@ -359,8 +359,8 @@ def _check_label(model: SourceModel, workflow: WorkflowFiles) -> None:
 
 def _parse_release(version: str) -> tuple[int, ...]:
     """Of a version the numbers of its release, such as (23, 6); none when it is no such version."""
-    found = re.match(r"([0-9]{1,6})(?:\.([0-9]{1,6})(?![0-9])|$)", version)
-    return tuple(int(part) for part in found.groups() if part) if found else ()
+    match = re.match(r"([0-9]{1,6})(?:\.([0-9]{1,6})(?![0-9])|$)", version)
+    return tuple(int(part) for part in match.groups() if part) if match else ()
 
 
 def _find_served_version(model: SourceModel, config: ModelConfig | None) -> int:

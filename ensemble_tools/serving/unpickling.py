@@ -64,8 +64,8 @@ class Unpickled:
 
 def find_unpickled(plan: ServingPlan, repository: ModelRepository) -> tuple[Unpickled, ...]:
     """All of what is unpickled when the plan is served. Blocking; raises as names_in does."""
-    found = [each for model in plan.everything for each in _find_in_model(model, plan, repository)]
-    return tuple(dict.fromkeys(found))
+    files = [each for model in plan.everything for each in _find_in_model(model, plan, repository)]
+    return tuple(dict.fromkeys(files))
 
 
 def check_unpickled(plan: ServingPlan, repository: ModelRepository, names: SettingNames) -> None:
@@ -185,7 +185,7 @@ def _find_torch(source: SourceModel) -> Iterator[Unpickled]:
 def _runs_in_pytorch(source: SourceModel) -> bool:
     """NVIDIA's pytorch backend runs a model.py as well."""
     return source.backend == "pytorch" and any(
-        PYTHON_FILE in found for found in source.payload.values()
+        PYTHON_FILE in files for files in source.payload.values()
     )
 
 

@@ -242,49 +242,49 @@ class _Compiler:
         _check_name(column.name)
         if column.name not in frame:
             raise NotCompiled("", [column.name], "the workflow does not put it out")
-        found = frame[column.name]
-        if found.absent:
-            raise NotCompiled("", [column.name], found.absent)
+        column_type = frame[column.name]
+        if column_type.absent:
+            raise NotCompiled("", [column.name], column_type.absent)
         is_list = column.is_ragged or len(column.dims or ()) > 1
-        if found.is_list != is_list:
+        if column_type.is_list != is_list:
             raise NotCompiled(
                 "",
                 [column.name],
                 f"its schema says {'lists' if is_list else 'one value a row'}, and it is otherwise",
             )
-        if found.kind in _NOT_ANSWERED or found.any_rows:
-            found = self._take_answer(column, found)
-        if found.is_list and found.with_gaps:
-            found = self._answer_lists(column, found)
-        dtype = _answered_type(column, found)
+        if column_type.kind in _NOT_ANSWERED or column_type.any_rows:
+            column_type = self._take_answer(column, column_type)
+        if column_type.is_list and column_type.with_gaps:
+            column_type = self._answer_lists(column, column_type)
+        dtype = _answered_type(column, column_type)
         shape = (column.dims or ())[1:]
         if is_list and not column.is_ragged and None in shape:
             raise NotCompiled("", [column.name], "the length of its lists is not known")
         return OutputColumn(
-            column.name, _tensors(column), found.register, column.is_ragged, dtype, shape
+            column.name, _tensors(column), column_type.register, column.is_ragged, dtype, shape
         )
 
-    def _take_answer(self, column: Column, found: ColumnType) -> ColumnType:
+    def _take_answer(self, column: Column, column_type: ColumnType) -> ColumnType:
         """Lists that a kept operator made; how they are answered does not depend on their kind."""
         kind = _schema_kind(column)
-        if kind in _NOT_ANSWERED or not found.is_list:
+        if kind in _NOT_ANSWERED or not column_type.is_list:
             raise NotCompiled("", [column.name], f"it is answered as {column.dtype}")
         register = self._register()
         operation = TakeArray(column.name, kind.value, ANSWERED_LISTS)
-        self._steps.append(Step(operation, (found.handed_over,), (register,)))
-        return replace(found, register=register, kind=kind)
+        self._steps.append(Step(operation, (column_type.handed_over,), (register,)))
+        return replace(column_type, register=register, kind=kind)
 
-    def _answer_lists(self, column: Column, found: ColumnType) -> ColumnType:
+    def _answer_lists(self, column: Column, column_type: ColumnType) -> ColumnType:
         """Lists of which some may be missing, for which merlin-systems mostly fails.
 
         Where all lists are of one length by their schema and all of a request are missing, floats
         and texts are answered as single values.
         """
-        if not column.is_ragged and found.kind is not Kind.INT:
+        if not column.is_ragged and column_type.kind is not Kind.INT:
             raise NotCompiled("", [column.name], "its lists are of one length, or missing")
         register = self._register()
-        self._steps.append(Step(NoneMissing(column.name), (found.register,), (register,)))
-        return replace(found, register=register, with_gaps=False)
+        self._steps.append(Step(NoneMissing(column.name), (column_type.register,), (register,)))
+        return replace(column_type, register=register, with_gaps=False)
 
     # -- the walk
 
@@ -347,7 +347,7 @@ class _Compiler:
             merged = {name: _column(node, merged, name) for name in node.selection}
         if any(column.absent for column in merged.values()):
             raise reason
-        given = [column.handed_over for column in merged.values()]
+        handed_over = [column.handed_over for column in merged.values()]
         # 2. What it puts out, as far as the schemas say it.
         try:
             columns = self._foresee(node, rule, rule.kept, merged)
@@ -371,7 +371,7 @@ class _Compiler:
         self._steps.append(
             Step(
                 operation,
-                tuple(given),
+                tuple(handed_over),
                 tuple(series),
                 _label(node),
                 names,
@@ -489,9 +489,9 @@ class _Compiler:
             self._count_columns(len(frame))
             other = self._compile_otherwise(node, rule, frame, name)
             if self._emitted() == after and _are_alike(put_out, other):
-                for made, column in put_out.items():
-                    if column.kind is not other[made].kind:
-                        either[made] |= frame[name].either
+                for output, column in put_out.items():
+                    if column.kind is not other[output].kind:
+                        either[output] |= frame[name].either
             else:
                 self._of_one_kind |= frame[name].either
         self._restore(after)
@@ -678,14 +678,14 @@ def _schema_kind(column: Column) -> Kind:
     return next(kinds, Kind.PANDAS)
 
 
-def _answered_type(column: Column, found: ColumnType) -> str:
+def _answered_type(column: Column, column_type: ColumnType) -> str:
     """The type that the answer is cast to, empty for texts."""
-    if column.dtype in _TEXTS or found.kind is Kind.TEXT:
-        if column.dtype not in _TEXTS or found.kind is not Kind.TEXT:
+    if column.dtype in _TEXTS or column_type.kind is Kind.TEXT:
+        if column.dtype not in _TEXTS or column_type.kind is not Kind.TEXT:
             raise NotCompiled(
                 "",
                 [column.name],
-                f"its schema says {column.dtype}, and it is {found.kind.value}",
+                f"its schema says {column.dtype}, and it is {column_type.kind.value}",
             )
         return ""
     if column.dtype not in _NUMBERS:

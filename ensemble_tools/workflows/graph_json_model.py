@@ -158,8 +158,8 @@ def read_files(records, artifacts):
 
 
 def read_numpy_type(text):
-    found = CLASS.fullmatch(text)
-    return np.dtype(found[1] if found else text)
+    match = CLASS.fullmatch(text)
+    return np.dtype(match[1] if match else text)
 
 
 def read_selector(saved):
@@ -223,7 +223,7 @@ def find_function(named, operator, beside):
     if is_own and top in sys.modules and not lies_in(sys.modules[top], beside):
         raise Refused(f"{calls}, whose name another module has here: give it another name")
     try:
-        found = import_module(module, [str(beside)] if is_own else [])
+        value = import_module(module, [str(beside)] if is_own else [])
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):
             raise
@@ -233,10 +233,10 @@ def find_function(named, operator, beside):
         ) from error
     try:
         for part in path.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except AttributeError as error:
         raise Refused(f"{calls}, which has no {path}") from error
-    return found
+    return value
 
 
 def lies_in(module, directory):

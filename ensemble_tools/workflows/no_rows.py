@@ -23,11 +23,11 @@ def find_refusal(graph: ExecutorGraph, request: Frame, outputs: Iterable[OutputC
     return _refusal_of_nodes(graph, frozenset(request)) or _refusal_of_answer(outputs)
 
 
-def _refusal_of_nodes(graph: ExecutorGraph, given: frozenset[str]) -> str:
+def _refusal_of_nodes(graph: ExecutorGraph, columns: frozenset[str]) -> str:
     """given: the names of the columns that the graph is run on."""
     for node in graph.nodes:
         names = frozenset((*node.inputs, *node.dependency_columns))
-        reason = _refusal_of_node(node, names, given)
+        reason = _refusal_of_node(node, names, columns)
         inner = node.operator.subgraph
         if not reason and inner is not None:
             reason = _refusal_of_nodes(inner, names)
@@ -36,12 +36,12 @@ def _refusal_of_nodes(graph: ExecutorGraph, given: frozenset[str]) -> str:
     return ""
 
 
-def _refusal_of_node(node: Node, names: frozenset[str], given: frozenset[str]) -> str:
+def _refusal_of_node(node: Node, names: frozenset[str], columns: frozenset[str]) -> str:
     rule = OPERATORS.get(node.operator.class_name)
     label = (rule.label if rule else "") or node.operator.label
     if not names:
         return f"{label} reads no column of it"
-    absent = sorted(names - given)
+    absent = sorted(names - columns)
     if absent:
         return f"{label} reads {quoted(absent[0])}, which is no column of it"
     if rule is not None and not rule.runs_without_rows:

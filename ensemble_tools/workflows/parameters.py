@@ -96,8 +96,8 @@ def holds(like: Number, value: float) -> bool:
 
 def fits_all_types(value: Number) -> bool:
     """Whether a column of any type surely keeps it when it takes the value."""
-    found = float(plain(value))
-    return found.is_integer() and abs(found) < 2**24
+    number = float(plain(value))
+    return number.is_integer() and abs(number) < 2**24
 
 
 def dtype(value: Any, name: str, default: str) -> str:

@@ -77,7 +77,7 @@ def _read(manager: Any) -> dict[str, FrameColumn]:
         raise _NotAFrame
     names = _names(axes[0])
     _check_row_index(axes[1])
-    found: dict[int, FrameColumn] = {}
+    frame_columns: dict[int, FrameColumn] = {}
     for block in blocks:
         values, places, dimensions = _made_by(block, _BLOCK, 3)
         if dimensions != 2:
@@ -89,11 +89,11 @@ def _read(manager: Any) -> dict[str, FrameColumn]:
             columns = [_not_read(error)] * len(numbers)
         if len(columns) != len(numbers):
             raise _NotAFrame
-        found.update(zip(numbers, columns, strict=True))
-    lengths = {each.column.rows for each in found.values() if not each.why_not}
-    if sorted(found) != list(range(len(names))) or len(lengths) > 1:
+        frame_columns.update(zip(numbers, columns, strict=True))
+    lengths = {each.column.rows for each in frame_columns.values() if not each.why_not}
+    if sorted(frame_columns) != list(range(len(names))) or len(lengths) > 1:
         raise _NotAFrame
-    return {name: found[number] for number, name in enumerate(names)}
+    return {name: frame_columns[number] for number, name in enumerate(names)}
 
 
 def _made_by(value: Any, function: str, arguments: int) -> tuple[Any, ...]:

@@ -95,12 +95,12 @@ def _buckets(
     call: Call, encoding: _Encoding, columns: Sequence[ColumnType], names: Sequence[str]
 ) -> int | None:
     """How many buckets unseen values are hashed to, None for none. names: of all encodings."""
-    given = call.parameter("num_buckets")
-    if isinstance(given, int) and not isinstance(given, bool):
-        given = dict.fromkeys(names, given)
-    if not given:
+    buckets = call.parameter("num_buckets")
+    if isinstance(buckets, int) and not isinstance(buckets, bool):
+        buckets = dict.fromkeys(names, buckets)
+    if not buckets:
         return None
-    by_name = read.mapping(given, "num_buckets")
+    by_name = read.mapping(buckets, "num_buckets")
     if encoding.stored not in by_name:
         return None
     count = read.bucket_count(by_name[encoding.stored])

@@ -76,27 +76,36 @@ def order_of(call: Call) -> list[str]:
     conventional, of_lists = (
         _in_order(call, keys, call.parameter(name), name) for name in ("conv_aggs", "list_aggs")
     )
-    made = [*keys]
+    order = [*keys]
     for name, aggregations in conventional:
         # The function `list` is there for what is made of lists, too, which are dropped again.
-        kinds = ["list" if not isinstance(one, str) else one for one in aggregations]
+        kinds = [
+            "list" if not isinstance(aggregation, str) else aggregation
+            for aggregation in aggregations
+        ]
         wanted = next((these for other, these in of_lists if other == name), ())
-        made += [f"{name}{separator}{kind}" for kind in kinds if kind != "list" or "list" in wanted]
+        order += [
+            f"{name}{separator}{kind}" for kind in kinds if kind != "list" or "list" in wanted
+        ]
     for name, aggregations in of_lists:
-        made += [f"{name}{separator}{one}" for one in aggregations if one in _TURNED]
-    return made
+        order += [
+            f"{name}{separator}{aggregation}"
+            for aggregation in aggregations
+            if aggregation in _TURNED
+        ]
+    return order
 
 
 def _in_order(
     call: Call, keys: tuple[str, ...], value: Any, parameter: str
 ) -> list[tuple[str, Iterable[Any]]]:
-    given = read.mapping(value, parameter)
+    mapping = read.mapping(value, parameter)
     allowed = [name for name in call.names if name not in keys]
-    for name, these in given.items():
+    for name, these in mapping.items():
         _aggregations_of(name, {name: these}, parameter)
-    if "__all__" in given:
-        return [(name, given["__all__"]) for name in allowed]
-    return [(name, these) for name, these in given.items() if name in allowed]
+    if "__all__" in mapping:
+        return [(name, mapping["__all__"]) for name in allowed]
+    return [(name, these) for name, these in mapping.items() if name in allowed]
 
 
 def _read_form(call: Call, keys: tuple[str, ...]) -> tuple[str, bool]:
@@ -128,11 +137,13 @@ def _read_aggregations(call: Call, keys: tuple[str, ...]) -> dict[str, tuple[str
 def _aggregations_of(name: str, value: Any, parameter: str) -> tuple[str, ...]:
     """groupby._ensure_agg_dict, without the function `list`, which is in list_aggs as well."""
     by_name = read.mapping(value, parameter)
-    found = by_name.get("__all__", by_name.get(name, ()))
-    if not isinstance(found, list | tuple):
+    aggregations = by_name.get("__all__", by_name.get(name, ()))
+    if not isinstance(aggregations, list | tuple):
         raise Unknown(f"{parameter} of {name} is not a list")
-    names = [entry for entry in found if not isinstance(entry, type)]
-    classes = [getattr(entry, "qualified_name", "") for entry in found if isinstance(entry, type)]
+    names = [entry for entry in aggregations if not isinstance(entry, type)]
+    classes = [
+        getattr(entry, "qualified_name", "") for entry in aggregations if isinstance(entry, type)
+    ]
     if classes not in ([], ["builtins.list"]):
         raise Unknown(f"{parameter} of {name} has a class that is not list")
     return read.names(names, f"{parameter} of {name}")

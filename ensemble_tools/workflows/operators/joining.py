@@ -124,8 +124,8 @@ def join_table(call: Call) -> Frame:
         [_beside(columns[0], table[name]) for name in names],
         keys,
     )
-    found = dict(zip(names, written, strict=True))
-    return {**call.frame, **{name: found.get(name) or _absent(absent[name]) for name in beside}}
+    outputs = dict(zip(names, written, strict=True))
+    return {**call.frame, **{name: outputs.get(name) or _absent(absent[name]) for name in beside}}
 
 
 def join_kept(call: Call) -> Frame:
@@ -202,8 +202,8 @@ def _absent(why: str) -> ColumnType:
     return ColumnType(-1, Kind.PANDAS, absent=why)
 
 
-def _given(given: FrameColumn) -> Values:
-    column = given.column
+def _given(frame_column: FrameColumn) -> Values:
+    column = frame_column.column
     return Values(
         column.values.dtype.str,
         _encoded(column.values),
@@ -216,19 +216,19 @@ def _encoded(array: Any) -> str:
     return "" if array is None else base64.b64encode(array.tobytes()).decode()
 
 
-def _beside(key: ColumnType, given: FrameColumn) -> ColumnType:
+def _beside(key: ColumnType, column: FrameColumn) -> ColumnType:
     """Texts and lists are missing where a request's key is not in the table.
 
     Whole numbers become floats there.
     """
-    values = given.column.values
-    if given.column.offsets is not None:
+    values = column.column.values
+    if column.column.offsets is not None:
         return replace(
             key,
             kind=_ITEMS[values.dtype.kind],
             width=values.dtype.itemsize if values.dtype.kind != "S" else 0,
             is_list=True,
-            python_rows=given.python_rows,
+            python_rows=column.python_rows,
             with_gaps=True,
             gaps_left=False,
             shared_by=REQUESTS,

@@ -81,11 +81,11 @@ def _check_names(call: Call, fitted: _Fitted, names: Iterable[list[str]]) -> Non
     own = {_ROWS, "count_y_all", *(f"{target}_sum_y_all" for target in fitted.targets)}
     if fitted.folds > 1:
         own |= {_FOLD, "count_y", *(f"{target}_sum_y" for target in fitted.targets)}
-    made = [name for group in names for name in group]
-    if len(set(made)) != len(made):
+    outputs = [name for group in names for name in group]
+    if len(set(outputs)) != len(outputs):
         raise call.refuse(call.names, "it gives two columns one name")
-    call.check_names(call.names, {*own, *made})
-    call.check_names(made, own)
+    call.check_names(call.names, {*own, *outputs})
+    call.check_names(outputs, own)
 
 
 def _means(call: Call, targets: Iterable[str]) -> tuple[int | float, ...]:

@@ -62,16 +62,16 @@ class OperatorFailed(Exception):
 def failed_node(error: Exception) -> Any:
     """The node at which merlin-core's executor failed, with its frame as the error's first; None
     where it was at none."""
-    rest, found = error.__traceback__, None
+    rest, innermost = error.__traceback__, None
     while rest is not None:
         name, node = _EXECUTOR
         if rest.tb_frame.f_code.co_name == name and node in rest.tb_frame.f_locals:
-            found = rest
+            innermost = rest
         rest = rest.tb_next
-    if found is None:
+    if innermost is None:
         return None
-    error.__traceback__ = found
-    return found.tb_frame.f_locals[_EXECUTOR[1]]
+    error.__traceback__ = innermost
+    return innermost.tb_frame.f_locals[_EXECUTOR[1]]
 
 
 def log_failure(error: BaseException) -> None:
@@ -97,8 +97,8 @@ class _Frame:
             return _MERLINS[0]
         if cython := _CYTHON.match(file):
             return cython[1] or "numpy"
-        found = _PACKAGE.search(file)
-        return found[1] if found else ""
+        match = _PACKAGE.search(file)
+        return match[1] if match else ""
 
     @property
     def is_yours(self) -> bool:

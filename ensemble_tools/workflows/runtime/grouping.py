@@ -144,8 +144,8 @@ def _extreme(values: Any, groups: Groups, better: Callable[..., Any]) -> Column:
     long = groups.lengths > _LONG_GROUP
     for number in range(1, int(groups.lengths[~long].max(initial=0))):
         inside = ~long & (number < groups.lengths)
-        found = values[np.where(inside, groups.starts + number, groups.starts)]
-        best = np.where(inside & (better(found, best) | np.isnan(best)), found, best)
+        extremes = values[np.where(inside, groups.starts + number, groups.starts)]
+        best = np.where(inside & (better(extremes, best) | np.isnan(best)), extremes, best)
     for group in np.flatnonzero(long):
         start = groups.starts[group]
         rows = values[start : start + groups.lengths[group]]
@@ -204,9 +204,9 @@ def _sum_by_kahan(values: Any, groups: Groups) -> tuple[Any, Any]:
 
     def add(state: tuple[Any, ...], value: Any, _: Any) -> tuple[Any, ...]:
         total, lost = state
-        wanted = value - lost
-        reached = total + wanted
-        return reached, reached - total - wanted
+        corrected = value - lost
+        reached = total + corrected
+        return reached, reached - total - corrected
 
     (total, _), number = _fold(values, groups, add)
     return total, number

@@ -65,19 +65,19 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
 
     Raises OperatorFailed where its own code does, LeftToNVTabular where it is not as foreseen.
     """
-    given = _given(node, columns)
-    watched = _WatchedLists(node, given)
-    frame = pd.DataFrame(given)
+    columns_given = _given(node, columns)
+    watched = _WatchedLists(node, columns_given)
+    frame = pd.DataFrame(columns_given)
     rows = len(frame)
     with ERRORS:
         try:
-            made = transform(frame)
+            answer = transform(frame)
         except Exception as error:
             raise OperatorFailed(node.operator, node.applied_to, error) from error
     watched.check()
-    _check_made(node, made, rows)
-    _check_unchanged(node, made, given)
-    return [made[name] for name in node.columns]
+    _check_answer(node, answer, rows)
+    _check_unchanged(node, answer, columns_given)
+    return [answer[name] for name in node.columns]
 
 
 def run_function(
@@ -106,15 +106,15 @@ def run_function(
     watched.check()
     if are_plain:
         return [pd.Series(made[name], name=name, copy=True) for name in node.columns]
-    _check_made(node, frame, rows)
+    _check_answer(node, frame, rows)
     return [frame[name] for name in node.columns]
 
 
-def _has_rows(made: Any, rows: int) -> bool:
+def _has_rows(answer: Any, rows: int) -> bool:
     """Whether it is a series of those rows, which is the same in a frame beside its like."""
-    if type(made) is not pd.Series or type(made.index) is not pd.RangeIndex:
+    if type(answer) is not pd.Series or type(answer.index) is not pd.RangeIndex:
         return False
-    index = made.index
+    index = answer.index
     return (index.start, index.step, len(index), index.name) == (0, 1, rows, None)
 
 
@@ -176,9 +176,9 @@ def _bounds(column: Column) -> list[tuple[int, int]]:
 
 
 def _objects(rows: list[Any]) -> Any:
-    made = np.empty(len(rows), object)
-    made[:] = rows
-    return made
+    objects = np.empty(len(rows), object)
+    objects[:] = rows
+    return objects
 
 
 class _WatchedLists:
@@ -229,37 +229,37 @@ def _check_watched(values: Any) -> None:
             )
 
 
-def _check_made(node: KeptNode, made: Any, rows: int) -> None:
-    if not isinstance(made, pd.DataFrame) or not _has_columns(node, tuple(made.columns)):
+def _check_answer(node: KeptNode, answer: Any, rows: int) -> None:
+    if not isinstance(answer, pd.DataFrame) or not _has_columns(node, tuple(answer.columns)):
         raise LeftToNVTabular("an operator put out other columns than its schema says")
-    index = made.index
+    index = answer.index
     # Hashes depend on which row is which, and so do functions that look at the index.
     if not isinstance(index, pd.RangeIndex) or (index.start, index.step) != (0, 1) or index.name:
         raise LeftToNVTabular("an operator changed which row is which")
-    if not len(made):
+    if not len(answer):
         operator = describe_operator(node.operator, node.applied_to)
         raise NoRowsMade(f"the workflow's {operator} left no row of the request")
-    if node.keeps_rows and len(made) != rows:
+    if node.keeps_rows and len(answer) != rows:
         raise LeftToNVTabular("an operator changed which rows there are")
 
 
-def _has_columns(node: KeptNode, made: tuple[str, ...]) -> bool:
+def _has_columns(node: KeptNode, columns: tuple[str, ...]) -> bool:
     """Whether they are its own, or the others among them change nothing for other operators."""
-    if made == node.columns:
+    if columns == node.columns:
         return True
-    names = {*made}
+    names = {*columns}
     return (
         node.not_beside is not None
-        and len(names) == len(made)
+        and len(names) == len(columns)
         and names.issuperset(node.columns)
         and names.isdisjoint(node.not_beside)
     )
 
 
-def _check_unchanged(node: KeptNode, made: pd.DataFrame, given: dict[str, Any]) -> None:
+def _check_unchanged(node: KeptNode, answer: pd.DataFrame, before: dict[str, Any]) -> None:
     """Columns that stand in the place of others are the same as those."""
     for name in node.unchanged:
-        if name in made.columns and not _is_same(made[name].values, given[name]):
+        if name in answer.columns and not _is_same(answer[name].values, before[name]):
             raise LeftToNVTabular("an operator changed a column that its schema does not name")
 
 

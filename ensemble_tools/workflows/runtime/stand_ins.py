@@ -51,8 +51,8 @@ def imported_packages() -> list[str]:
 class _Lacking:
     """In the place of an attribute that NVTabular's class has, and the one here does not."""
 
-    def __init__(self, words: str) -> None:
-        self._words = words
+    def __init__(self, message: str) -> None:
+        self._words = message
 
     def __get__(self, instance: Any, owner: type) -> Any:
         raise NeedsNVTabular(f"an operator asks for {self._words}")

@@ -236,14 +236,14 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if is_package(module):
             return STAND_INS.get((module, name)) or self._placeholder(module, name)
-        found = super().find_class(module, name)
+        value = super().find_class(module, name)
         if module.partition(".")[0] == "cloudpickle":
             if name == "subimport":
-                return self._import(found)
-            return _CHECKED.get(name, lambda made: made)(found)
-        if _is_nvtabulars(found):
+                return self._import(value)
+            return _CHECKED.get(name, lambda made: made)(value)
+        if _is_nvtabulars(value):
             raise NeedsNVTabular(f"{module}.{name} is made with NVTabular")
-        return found
+        return value
 
     def _import(self, import_module: Callable[[str], Any]) -> Callable[[str], Any]:
         """In the place of a module of NVTabular's is a placeholder, too."""
@@ -261,11 +261,11 @@ class _Unpickler(pickle.Unpickler):
         return self._placeholders[module, name]
 
 
-def _is_nvtabulars(found: Any) -> bool:
+def _is_nvtabulars(value: Any) -> bool:
     """Whether what was found in a module of the user's is of NVTabular's classes, or imports it."""
-    if isinstance(found, type):
-        return any(is_package(base.__module__) for base in found.__mro__)
-    code = getattr(found, "__code__", None)
+    if isinstance(value, type):
+        return any(is_package(base.__module__) for base in value.__mro__)
+    code = getattr(value, "__code__", None)
     return isinstance(code, CodeType) and imports_nvtabular(code)
 
 

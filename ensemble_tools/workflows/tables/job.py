@@ -72,9 +72,9 @@ def _limit_memory(memory_bytes: int | None) -> None:
     """Not RLIMIT_AS: libraries reserve much more."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    wanted = min(memory_bytes or half, half, *([hard] if hard != resource.RLIM_INFINITY else []))
+    limit = min(memory_bytes or half, half, *([hard] if hard != resource.RLIM_INFINITY else []))
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def _table(row: dict[str, Plain]) -> Table:

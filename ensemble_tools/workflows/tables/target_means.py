@@ -49,11 +49,11 @@ def _read(
     return data[:key_count], numbers[0], numbers[1:]
 
 
-def _places(every: list[Any], wanted: list[Any], path: Path) -> Any:
+def _places(every: list[Any], values_wanted: list[Any], path: Path) -> Any:
     """The row of the first that is equal, for each row of the second."""
     size = len(every[0])
-    code = np.zeros(size + len(wanted[0]), np.int64)
-    for first, second in zip(every, wanted, strict=True):
+    code = np.zeros(size + len(values_wanted[0]), np.int64)
+    for first, second in zip(every, values_wanted, strict=True):
         if first.dtype.kind != second.dtype.kind:
             raise TableUnusable(f"the category file {path.name} has keys of another type")
         values, rank = np.unique(np.concatenate([first, second]), return_inverse=True)
