@@ -8,7 +8,6 @@ import signal
 from pathlib import Path
 
 from container import __version__
-from merlin_simulator.plans.calibration.from_metrics import make_figures_of_metrics
 from tests.contract.conftest import Archive
 from tests.support import models
 from tests.support.container import Container, running, until
@@ -51,28 +50,6 @@ def test_triton_has_the_metrics_that_are_written_about(container: Container) -> 
     """Of the dashboard in examples/observe, and of the pages."""
     names = {line.partition("{")[0] for line in container.http.get("/metrics").text.splitlines()}
     assert names >= TRITON_METRICS
-
-
-def test_a_plan_reads_its_figures_from_here(container: Container, archive: Archive) -> None:
-    """Memory, seconds of loads and seconds of requests, over HTTP."""
-    address = f"{container.http.base_url}/metrics"
-    with container.loaded("planned", archive(m=models.identity)):
-        for number in range(5):
-            container.invoke("planned", infer([number]))
-
-        def memory() -> float:
-            return sample(
-                scrape(container),
-                "serve_model_memory_bytes",
-                target_model="planned",
-                model_name="planned",
-            )
-
-        until(lambda: memory() > 0, "its memory is known", container)
-        figures = make_figures_of_metrics(address)
-    assert 1e6 < figures.memory < 1e9
-    assert 0 < figures.load_s < 60
-    assert 0 < figures.service_s < 10
 
 
 def test_a_model_that_leaves_takes_its_series_along(container: Container, archive: Archive) -> None:

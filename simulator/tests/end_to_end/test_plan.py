@@ -60,7 +60,7 @@ def test_a_plan_is_printed_and_written(tmp_path: Path) -> None:
     done = called("plan", path, *words, *to)
     assert done.returncode == 0, done.stderr
     assert read(tmp_path / "report/report.json") == read(tmp_path / "out.json")
-    assert f"report: {tmp_path / 'report/report.html'}" in done.stdout
+    assert f"report: {tmp_path / 'report/trade-off.svg'}" in done.stdout
     assert "The cheapest that meets the goals: 1 x ml.r5.large" in done.stdout
     assert "What breaks first:" in done.stdout
     found = read(tmp_path / "out.json")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 PLAN.toml says what is asked ([demand]), of which archives ([[archives]]), and what may be rented
 ([instances]); an option goes above what stands there. Archives' figures come from a replay's
-report.json, from `verify --format json`, from a container's /metrics, or are given by hand.
+report.json, or are given by hand.
 docs/planning.md has every key and every column.
 
 Exit code: 0 when a candidate meets the goals, 1 when none does or the plan cannot be made, 2 for a
@@ -54,7 +54,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--report",
         type=Path,
         metavar="FOLDER",
-        help="for report.html, report.json and trade-off.svg, the picture of all candidates",
+        help="for report.json and trade-off.svg, the picture of all candidates",
     )
     _add_overrides(parser.add_argument_group("above what PLAN.toml says"))
     parser.set_defaults(run=run, error=parser.error)

@@ -47,7 +47,7 @@ def plan_like(path: Path, json_path: Path | None) -> None:
 def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = None) -> bool:
     """Whether a candidate meets the goals; all of it is printed. Raises PlanError.
 
-    report: a folder for report.html, report.json and trade-off.svg.
+    report: a folder for report.json and trade-off.svg.
     """
     if json_path is not None:
         check_place(json_path)
@@ -72,13 +72,11 @@ def as_json(found: Plan) -> dict[str, Any]:
 def write_report(folder: Path, found: Plan) -> None:
     """Into a folder that is there. Raises UnusableFile."""
     # Only here: matplotlib takes a second to import.
-    from merlin_simulator.plans.report.figures import draw_trade_off
-    from merlin_simulator.plans.report.page import write_plan_page
+    from merlin_simulator.plans.picture import draw_trade_off
 
     write_json(folder / "report.json", as_json(found))
-    write_text(folder / "trade-off.svg", write_picture(draw_trade_off(found).svg))
-    write_text(folder / "report.html", write_plan_page(found))
-    print(f"report: {folder / 'report.html'}")
+    write_text(folder / "trade-off.svg", write_picture(draw_trade_off(found)))
+    print(f"report: {folder / 'trade-off.svg'}")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from merlin_simulator.measuring.quantities import format_seconds, format_share, format_size
+from merlin_simulator.measuring.quantities import format_seconds, format_share
 from merlin_simulator.plans.candidates.answers import Answer, Missed, Plan
 from merlin_simulator.plans.candidates.judging import explain, find_equals
 
@@ -29,18 +29,7 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def say_verdict(plan: Plan) -> Iterator[str]:
-    """Lines: the best and what breaks it first, or why there is none; what is reckoned too high."""
-    yield from _say_best(plan)
-    if any(kind["memory_of_verify"] for kind in plan.settings.get("kinds", ())):
-        base = format_size(plan.settings["container"]["base_memory"])
-        yield (
-            "Memory of models is that of `verify`, where they share nothing: in a container each "
-            f"takes less. The container itself is reckoned with {base} (base_memory; "
-            "docs/planning.md)"
-        )
-
-
-def _say_best(plan: Plan) -> Iterator[str]:
+    """Lines: the best and what breaks it first, or why there is none."""
     if plan.best is None:
         yield "No candidate meets the goals:"
         for answer in plan.answers:

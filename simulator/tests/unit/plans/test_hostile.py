@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
 import pytest
 
-from merlin_simulator.plans.calibration.from_metrics import make_figures_of_metrics
-from merlin_simulator.plans.calibration.from_verify import make_figures_of_verify
 from merlin_simulator.plans.errors import PlanError, UnusableFile, printable
 from merlin_simulator.plans.reports import read_report
 from merlin_simulator.plans.run import plan, plan_like
@@ -111,7 +106,7 @@ def test_many_numbers_are_no_key(tmp_path: Path) -> None:
     assert plan_of(tmp_path, text)
 
 
-@pytest.mark.parametrize("key", ["trace", "cloudwatch", "report", "verify", "metrics"])
+@pytest.mark.parametrize("key", ["trace", "cloudwatch", "report"])
 def test_files_without_an_end(tmp_path: Path, key: str) -> None:
     """They are read up to a bound."""
     in_demand = key in ("trace", "cloudwatch")
@@ -182,91 +177,8 @@ def test_json_that_nobody_reads(tmp_path: Path, text: str) -> None:
     path = tmp_path / "it.json"
     path.write_text(text)
     assert "expected a replay's report.json" in refusal(lambda: read_report(path))
-    assert "verify --format json" in refusal(lambda: make_figures_of_verify(path))
-
-
-@pytest.mark.parametrize("key", ["form", "p50_s", "p95_s", "load_s", "proportional_bytes"])
-def test_what_verify_cannot_have_said(tmp_path: Path, key: str) -> None:
-    """Of another type, below 0, beyond all time and all memory."""
-    cost = {"form": "f", "p50_s": 1, "p95_s": 2, "load_s": 3, "proportional_bytes": 4}
-    path = tmp_path / "verify.json"
-    values: tuple[object, ...] = (-1, 1e308, 10**400, [], {}, True)
-    for value in values:
-        path.write_text(json.dumps({"served_as": "f", "costs": [{**cost, key: value}]}))
-        assert f"costs[0].{key}: found" in refusal(lambda: make_figures_of_verify(path))
-
-
-@pytest.mark.parametrize(
-    ("memory", "counts"),
-    [("NaN", "123"), ("-5", "123"), ("1e400", "123"), ("1", "321"), ("1", ["1", "NaN", "3"])],
-)
-def test_metrics_that_lie(tmp_path: Path, memory: str, counts: str | list[str]) -> None:
-    """Memory that is none, buckets that count less than those below them."""
-    lines = [f'serve_model_memory_bytes{{model="a"}} {memory}']
-    for bound, count in zip(("0.1", "1", "+Inf"), counts, strict=True):
-        lines.append(f'serve_load_seconds_bucket{{stage="total",le="{bound}"}} {count}')
-        lines.append(f'serve_invocation_seconds_bucket{{part="total",le="{bound}"}} 1')
-    path = tmp_path / "metrics.txt"
-    path.write_text("\n".join([*lines, ""]))
-    assert "expected a container's /metrics" in refusal(lambda: make_figures_of_metrics(str(path)))
-
-
-@pytest.mark.parametrize("address", ["http://127.0.0.1:x/", "http://a b/", "http://[::1"])
-def test_addresses_that_are_none(address: str) -> None:
-    """One sentence."""
-    assert "found no answer" in refusal(lambda: make_figures_of_metrics(address))
-
-
-def test_a_page_without_an_end() -> None:
-    """It is left in the middle."""
-    with page_of(b"HTTP/1.1 200 OK\r\n\r\n", b"a 1\n" * 10_000) as address:
-        assert "more than 8 MB" in refusal(lambda: make_figures_of_metrics(address))
-
-
-def test_headers_without_an_end() -> None:
-    """Each of them comes in time, and the answer never does."""
-    with page_of(b"HTTP/1.1 200 OK\r\nName: ", b"x", every_s=0.01) as address:
-        assert "within 0.2 s" in refusal(lambda: make_figures_of_metrics(address, 0.2))
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\na 1\n", "996 bytes too early"),
-        (b"\x00\xff" * 10_000 + b"\r\n", "found no answer"),
-        (b"HTTP/1.1 302 No\r\nLocation: /\r\n\r\n", "infinite loop"),
-        (b"HTTP/1.1 302 No\r\nLocation: file:///etc/passwd\r\n\r\n", "not allowed"),
-    ],
-)
-def test_pages_that_are_none(answer: bytes, said: str) -> None:
-    """One sentence, of one line."""
-    with page_of(answer) as address:
-        assert said in refusal(lambda: make_figures_of_metrics(address))
 
 
 def test_what_is_printed_moves_no_cursor() -> None:
     """Whatever stands in somebody's file."""
     assert printable("a\x1b[2J\u202eb\x9b\n") == "a\\x1b[2J\\u202eb\\x9b\n"
-
-
-@contextmanager
-def page_of(head: bytes, more: bytes = b"", every_s: float | None = None) -> Iterator[str]:
-    """The address of a server that says the head to each that asks, and more until it goes."""
-    left = threading.Event()
-
-    class Asked(BaseRequestHandler):
-        def handle(self) -> None:
-            """One request."""
-            self.request.recv(10_000)
-            with suppress(OSError):
-                self.request.sendall(head)
-                while more and not left.wait(every_s or 0.0):
-                    self.request.sendall(more)
-
-    with ThreadingTCPServer(("127.0.0.1", 0), Asked) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-        left.set()
-        server.shutdown()
-        thread.join()

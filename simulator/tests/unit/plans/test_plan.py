@@ -110,21 +110,6 @@ def test_without_goals_nothing_is_said_to_meet_them() -> None:
     assert "At the same cost" not in write_plan(dear)
 
 
-def test_memory_of_verify_is_told() -> None:
-    """In a container models share libraries, so more of them have room than the plan says; what the
-    container itself takes is in no figure of verify's."""
-    container = Container(base_memory=550 * MIB)
-    settings = replace(SETTINGS, types=[LARGE], counts=(1,), container=container)
-    known, alone = (
-        write_plan(planned(replace(settings, kinds=[Kind(FIGURES, memory_of_verify=of_verify)])))
-        for of_verify in (False, True)
-    )
-    assert alone == known + (
-        "Memory of models is that of `verify`, where they share nothing: in a container each takes "
-        "less. The container itself is reckoned with 550 MiB (base_memory; docs/planning.md)\n"
-    )
-
-
 def test_a_goal_below_what_a_request_takes() -> None:
     """No number of instances helps, and neither cores nor memory are blamed."""
     plan = planned(replace(SETTINGS, types=[LARGE], counts=(1,), goals=Goals(p99_s=0.001)))

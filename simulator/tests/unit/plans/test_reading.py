@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -150,34 +149,14 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     """The plan itself, and what it names."""
     with pytest.raises(PlanError, match="found no readable file"):
         read_settings(tmp_path / "none.toml")
-    for source in ("report", "verify", "metrics"):
-        text = GOOD.replace('memory = "40MB"', f'{source} = "none.json"')
-        with pytest.raises(PlanError, match=r"none\.json: found no"):
-            read_settings(written(tmp_path, text))
+    text = GOOD.replace('memory = "40MB"', 'report = "none.json"')
+    with pytest.raises(PlanError, match=r"none\.json: found no"):
+        read_settings(written(tmp_path, text))
 
 
-def test_memory_of_verify_is_marked(tmp_path: Path) -> None:
-    """Unless another one stands above it."""
-    cost = {"form": "ensemble", "load_s": 1.5, "p50_s": 0.01, "p95_s": 0.02}
-    found = {"archive": "a", "served_as": "ensemble", "costs": [{**cost, "resident_bytes": MIB}]}
-    (tmp_path / "verify.json").write_text(json.dumps(found))
-    first = 'memory = "40MB"\nload_s = [0.5, 1.0]\nservice_s = 0.01\n'
-    for own, marked in (("", True), ('memory = "30MB"\n', False)):
-        text = GOOD.replace(first, f'verify = "verify.json"\n{own}')
-        small, big = read_settings(written(tmp_path, text)).kinds
-        assert (small.memory_of_verify, big.memory_of_verify) == (marked, False)
-
-
-def test_what_a_container_takes_itself(tmp_path: Path) -> None:
-    """It is in no figure of verify's and on no page of metrics; who knows it says it."""
-    cost = {"form": "ensemble", "load_s": 1.5, "p50_s": 0.01, "p95_s": 0.02}
-    found = {"archive": "a", "served_as": "ensemble", "costs": [{**cost, "resident_bytes": MIB}]}
-    (tmp_path / "verify.json").write_text(json.dumps(found))
-    first = 'memory = "40MB"\nload_s = [0.5, 1.0]\nservice_s = 0.01\n'
-    own = 'base_memory = "300MB"\n'
-    for text, base in (
-        (GOOD.replace(first, 'verify = "verify.json"\n'), 300 * MIB),
-        (GOOD.replace(first, 'verify = "verify.json"\n').replace(own, ""), 550 * MIB),
-        (GOOD.replace(own, ""), 0),
-    ):
-        assert read_settings(written(tmp_path, text)).container.base_memory == base
+@pytest.mark.parametrize("source", ["verify", "metrics"])
+def test_a_source_that_plans_take_no_more(tmp_path: Path, source: str) -> None:
+    """It is said with its line, and with what to give in its place."""
+    text = GOOD.replace('memory = "40MB"', f'{source} = "some.json"')
+    with pytest.raises(PlanError, match=r"PLAN\.toml:\d+:.*expected report, the report\.json of a"):
+        read_settings(written(tmp_path, text))

@@ -10,9 +10,7 @@ from typing import Any
 
 from merlin_simulator.planning.archives import Figures
 from merlin_simulator.plans.bounds import MOST_CORES, MOST_INSTANCES, MOST_MODELS, MOST_RPS
-from merlin_simulator.plans.calibration.from_metrics import make_figures_of_metrics
 from merlin_simulator.plans.calibration.from_report import make_figures
-from merlin_simulator.plans.calibration.from_verify import make_figures_of_verify
 from merlin_simulator.plans.errors import Impossible, shown
 from merlin_simulator.plans.instance_types.prices import read_prices
 from merlin_simulator.plans.instance_types.table import InstanceType, find_instance_type
@@ -32,10 +30,8 @@ from merlin_simulator.rules import CacheSetting
 #: Eleven years.
 _MOST_HOURS = 100_000.0
 _MOST_FACTOR = 1_000.0
-#: Bytes that this project's container takes beside its models, where no report says it: with the
-#: libraries that Merlin's exports share (docs/planning.md). It is 114 MiB before the first load,
-#: and 350 with torch.
-_UNKNOWN_BASE = 550 * 1024 * 1024
+#: Sources of figures that a plan took once, and what says as much now.
+_FORMER_SOURCES = ("verify", "metrics")
 #: Requests of one model, loads of one instance.
 _MOST_AT_ONCE = 10_000
 #: An instance type's; SageMaker's have 20 or so.
@@ -126,44 +122,37 @@ def _read_burst(table: Table, hours: float) -> Burst:
 
 
 def _read_archives(file: TomlFile) -> tuple[list[Kind], int]:
-    """And what a container uses beside its models, where a report tells it."""
+    """And the memory that a container uses beside its models, where a report tells it."""
     tables = file.tables("archives")
     if not tables:
         file.top().refuse(None, "found no [[archives]], expected one or more")
     kinds: list[Kind] = []
-    base, reports = 0, 0
+    base = 0
     for number, table in enumerate(tables):
         match = table.text("match", None) if "match" in table else None
-        found, used, source = _read_figures(table, f"kind-{number}")
+        figures, used, source = _read_figures(table, f"kind-{number}")
         base = max(base, used)
-        reports += "report" in table
         changes = _read_changes(table)
-        changed = [_change(table, figures, changes) for figures in found]
+        changed = [_change(table, one, changes) for one in figures]
         table.finish()
         if changes and source:
             source += f"; {', '.join(changes)} by hand"
-        of_verify = "verify" in table and "memory" not in changes
-        kinds += [Kind(figures, match, source or Kind.source, of_verify) for figures in changed]
-    of_container = any(key in table for key in ("verify", "metrics") for table in tables)
-    return kinds, _UNKNOWN_BASE if of_container and not reports else base
+        kinds += [Kind(one, match, source or Kind.source) for one in changed]
+    return kinds, base
 
 
 def _read_figures(table: Table, name: str) -> tuple[list[Figures], int, str]:
     """And what the container uses, and where all of it is from; empty: from the table itself."""
-    sources = [key for key in ("report", "verify", "metrics") if key in table]
-    if len(sources) > 1:
-        table.refuse(sources[1], f"found beside {sources[0]}, expected one source")
+    for former in _FORMER_SOURCES:
+        if former in table:
+            table.refuse(
+                former,
+                "found a source that plans take no more, expected report, the report.json of a "
+                "replay, or memory, load_s and service_s by hand",
+            )
     if "report" in table:
         report = read_report(table.file("report"))
         return make_figures(report), report.base_memory, report.source
-    if "verify" in table:
-        path = table.file("verify")
-        return [make_figures_of_verify(path)], 0, f"verify, {path.name}"
-    if "metrics" in table:
-        where = table.text("metrics", None)
-        address = where.startswith(("http://", "https://"))
-        found = make_figures_of_metrics(where if address else str(table.file("metrics")))
-        return [found], 0, f"metrics, {where}"
     nothing = (0.0,)
     memory, loads = table.size("memory", None), table.numbers("load_s")
     return [Figures(name, memory, 0, nothing, loads, nothing, nothing)], 0, ""

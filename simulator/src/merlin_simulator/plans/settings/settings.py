@@ -31,14 +31,12 @@ class Demand:
 @dataclass(frozen=True)
 class Kind:
     """Archives that are alike. match: their target models' names, as *.tar.gz; None: those that no
-    other kind takes, in turns. source: where its figures are from. memory_of_verify: its memory is
-    what verify measures, where models share nothing.
+    other kind takes, in turns. source: where its figures are from.
     """
 
     figures: Figures
     match: str | None = None
     source: str = "given by hand"
-    memory_of_verify: bool = False
 
 
 @dataclass(frozen=True)
