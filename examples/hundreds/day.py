@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from examples.hundreds.traffic import Asked
+from merlin_simulator.replay.load import Look
 from merlin_simulator.replay.observing import Event, Observer
-from merlin_simulator.replay.traffic.samples import Look
 
 #: Why a model left the memory while its instance stayed.
 _FOR_ROOM = ("memory", "507")

@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from examples.hundreds.words import TEXTS, make_request
 from examples.story import same_bits
-from merlin_simulator.replay.traffic.schedule import zipf_shares
+from merlin_simulator.replay.load import zipf_shares
 
 #: Requests that wait for their answers at the same time, at most: who finds all busy asks later.
 CALLERS = 12

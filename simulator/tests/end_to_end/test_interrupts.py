@@ -42,7 +42,7 @@ MOMENTS = [
     (S3, "listening:", 0),
     (S3, "ready:", 0),
     (REPLAY, "import aiohttp.", 130),
-    (REPLAY, "import merlin_simulator.replay.traffic.samples.", 130),
+    (REPLAY, "import merlin_simulator.replay.load.", 130),
     (REPLAY, "import merlin_simulator.replay.run.", 130),
     (REPLAY, "archives made", 130),
     (REPLAY, "its page:", 130),

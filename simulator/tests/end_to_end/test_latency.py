@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from merlin_simulator.replay.traffic.runtime import Runtime
+from merlin_simulator.replay.asking import Runtime
 from simulator.tests.support.simulator import ENDPOINT, Simulator, fake_model, simulator
 
 _TARGET = "one.tar.gz"

@@ -17,16 +17,15 @@ from typing import Any
 import pytest
 
 from merlin_simulator.commands import replay as command
-from merlin_simulator.replay.errors import EndpointTrouble
+from merlin_simulator.replay.asking import Runtime
+from merlin_simulator.replay.copies import make_names
 from merlin_simulator.replay.local_endpoint import (
     Scratch,
     find_free_port,
     make_up_command,
     start_endpoint,
 )
-from merlin_simulator.replay.settings import Settings
-from merlin_simulator.replay.traffic.copies import make_names
-from merlin_simulator.replay.traffic.runtime import Runtime
+from merlin_simulator.replay.settings import EndpointTrouble, Settings
 from simulator.tests.support.environment import environment_of_ours
 from simulator.tests.unit.plain_http import plain_http
 from tests.support.container import until

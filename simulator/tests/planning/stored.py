@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from merlin_simulator.plans.like import run_like
-from merlin_simulator.plans.reports import Report, read_report
+from merlin_simulator.plans.report import Report, read_report
 from simulator.tests.planning.comparing import Compared, compare
 from tests.support.container import ROOT
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from merlin_simulator.planning.archives import Figures, Machine
+from merlin_simulator.planning.demand import Figures, Machine
 from merlin_simulator.rules import Rules
 
 MIB = 1024**2

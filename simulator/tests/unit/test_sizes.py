@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.sizes import read_room, read_size
+from merlin_simulator.measuring.quantities import read_room, read_size
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from pathlib import Path
 from merlin_simulator.app import Runner, build_app
 from merlin_simulator.archives.stores import SUFFIX, ArchiveStore, open_archives
 from merlin_simulator.assembly import Wanted, assemble
+from merlin_simulator.commands.options import read_rules
 from merlin_simulator.commands.serving import Failures, listen, make_url, serve_app
-from merlin_simulator.commands.up_options import read_rules
 from merlin_simulator.errors import SimulatorError
 from merlin_simulator.hosting import Endpoint
 from merlin_simulator.instance.holdings import Budget

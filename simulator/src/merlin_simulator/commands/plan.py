@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
 
 if TYPE_CHECKING:
-    from merlin_simulator.plans.settings.settings import PlanSettings
+    from merlin_simulator.plans.settings import PlanSettings
 
 _EPILOG = """\
 PLAN.toml says what is asked ([demand]), of which archives ([[archives]]), and what may be rented
@@ -68,9 +68,9 @@ def run(options: argparse.Namespace) -> int:
         options.error("--report is of PLAN.toml's candidates; with --like take --json")
     with leaving_at_once():
         # The other commands need not wait for its libraries.
-        from merlin_simulator.plans.errors import PlanError, printable
+        from merlin_simulator.plans.files import PlanError, printable
+        from merlin_simulator.plans.plan_toml import read_settings
         from merlin_simulator.plans.run import plan, plan_like
-        from merlin_simulator.plans.settings.reading import read_settings
     try:
         if options.like is not None:
             plan_like(options.like, options.json)
@@ -131,8 +131,7 @@ def _add_overrides(group: argparse._ArgumentGroup) -> None:
 
 
 def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettings:
-    from merlin_simulator.plans.instance_types.prices import read_prices
-    from merlin_simulator.plans.instance_types.table import find_instance_type
+    from merlin_simulator.plans.instance_types import find_instance_type, read_prices
 
     demand, goals = settings.demand, settings.goals
     if options.trace:
@@ -160,7 +159,7 @@ def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettin
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    from merlin_simulator.plans.bounds import MOST_INSTANCES
+    from merlin_simulator.plans.files import MOST_INSTANCES
 
     found: list[int] = []
     for part in text.split(","):

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
-from merlin_simulator.replay.errors import Interrupted, ReplayError
-from merlin_simulator.replay.settings import RunningEndpoint, Settings
+from merlin_simulator.measuring.quantities import read_room
+from merlin_simulator.replay.settings import Interrupted, ReplayError, RunningEndpoint, Settings
 from merlin_simulator.rules import CacheSetting
-from merlin_simulator.sizes import read_room
 
 _EPILOG = """\
 Archives are named model-001.tar.gz and so on, with as many digits as the last one has; model-001 is

@@ -7,11 +7,10 @@ import os
 from pathlib import Path
 
 from merlin_simulator.api.wire import REGION
-from merlin_simulator.commands.machine_options import add_machine_options
-from merlin_simulator.commands.up_options import add_rules_options, read_port
+from merlin_simulator.commands.options import add_machine_options, add_rules_options, read_port
 from merlin_simulator.control.sagemaker.resources import DEFAULT_MOST
 from merlin_simulator.interrupts import leaving_at_once
-from merlin_simulator.sizes import read_room
+from merlin_simulator.measuring.quantities import read_room
 
 _EXAMPLES = """examples:
   python -m simulator serve --port 8090

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from merlin_simulator.commands.up_options import add_options, find_conflict
+from merlin_simulator.commands.options import add_options, find_conflict
 from merlin_simulator.interrupts import leaving_at_once
 
 

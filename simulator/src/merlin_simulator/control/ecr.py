@@ -13,9 +13,9 @@ from typing import Any
 
 import aiohttp
 
+from merlin_simulator.control.apis import Operation
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.json_api import Operation
 from merlin_simulator.control.records import page
 
 #: Without the ones it knows, a registry converts a manifest, or says that there is none.

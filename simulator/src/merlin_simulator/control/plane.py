@@ -19,6 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from merlin_simulator.api.runtime_api import UnknownOperation, make_runtime_routes
+from merlin_simulator.control.apis import JsonApi, read_service_model
 from merlin_simulator.control.autoscaling.service import Autoscaling
 from merlin_simulator.control.caller import signed
 from merlin_simulator.control.clock import Clock
@@ -27,7 +28,6 @@ from merlin_simulator.control.cloudwatch.store import MetricStore
 from merlin_simulator.control.container_logs import ContainerLogs, make_logs_client
 from merlin_simulator.control.ecr import Registry, RegistryImages
 from merlin_simulator.control.errors import make_error
-from merlin_simulator.control.json_api import JsonApi, read_service_model
 from merlin_simulator.control.moto import Moto
 from merlin_simulator.control.overview import EndpointPages, Overview, Traffic, make_overview_routes
 from merlin_simulator.control.production import MakeMachine, Productions, WatchedEndpoints

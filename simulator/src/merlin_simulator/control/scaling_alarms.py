@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from merlin_simulator.control.apis import Operation
 from merlin_simulator.control.autoscaling.decision import (
     IN_DATAPOINTS,
     IN_SHARE,
@@ -20,7 +21,6 @@ from merlin_simulator.control.autoscaling.service import Autoscaling
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.cloudwatch.alarms import Alarms
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.json_api import Operation
 from merlin_simulator.control.records import Record
 
 _logger = logging.getLogger(__name__)

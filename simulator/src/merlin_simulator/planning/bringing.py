@@ -23,12 +23,15 @@ from merlin_simulator.instance.decisions import (
     decide_memory,
 )
 from merlin_simulator.instance.memory import WISH_S
-from merlin_simulator.planning.archives import Figures
-from merlin_simulator.planning.chance import Chance
-from merlin_simulator.planning.counts import Counts
-from merlin_simulator.planning.demand import Demand
-from merlin_simulator.planning.happening import Happening, Places, Toil, Work
-from merlin_simulator.planning.instances import PlannedInstance
+from merlin_simulator.planning.demand import Chance, Demand, Figures
+from merlin_simulator.planning.instances import (
+    Counts,
+    Happening,
+    Places,
+    PlannedInstance,
+    Toil,
+    Work,
+)
 from merlin_simulator.rules import Rules
 
 #: Between two looks whether a model in use is idle, of what cannot do without its place.

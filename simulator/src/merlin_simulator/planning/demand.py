@@ -1,18 +1,119 @@
-"""Which model is asked when, never one request after the other: only what an event has to know.
-
-Requests of models that are loaded are not made one by one. Two questions are answered in their
-place: when is a model asked next, and when was it asked last. Poisson arrivals have no memory, so
-both answers are drawn when they are needed, and fit together; a trace has them in its arrays.
-"""
+"""Archives, and the requests to them as Poisson processes."""
 
 from __future__ import annotations
 
 import math
+import random
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+
+#: Quantiles that a distribution is kept by, at equal steps from the least to the most.
+Quantiles = tuple[float, ...]
+
+
+def average(quantiles: Quantiles) -> float:
+    """The mean of a distribution: quantiles at equal steps are joined by lines."""
+    ends = (quantiles[0] + quantiles[-1]) / 2
+    if len(quantiles) == 1:
+        return quantiles[0]
+    return (sum(quantiles) - ends) / (len(quantiles) - 1)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one archive. Bytes; seconds of a machine that has nothing else to do.
+
+    services: what a warm request takes; firsts: what the answer to a cold one takes once its model
+    is there, None: as a warm one. downloads have the extraction in them. load_cores: how many cores
+    a load keeps busy; loading_share: how much of the memory is taken on average while it goes on.
+    concurrency: requests of it that an instance answers at the same time. gpu_memory: of the
+    instance's GPUs.
+    """
+
+    name: str
+    memory: int
+    disk: int
+    downloads: Quantiles
+    loads: Quantiles
+    unloads: Quantiles
+    services: Quantiles
+    firsts: Quantiles | None = None
+    load_cores: float = 1.0
+    loading_share: float = 0.5
+    concurrency: int = 1
+    gpu_memory: int = 0
+
+    @cached_property
+    def service_s(self) -> float:
+        """A warm request's, on average."""
+        return average(self.services)
+
+    @cached_property
+    def load_s(self) -> float:
+        """A load's, on average."""
+        return average(self.loads)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A kind of instance. Bytes; base_memory: what the container takes without a model.
+
+    memory is what the platform looks at; beyond hard_memory and gpu_memory the container answers
+    507. None: no bound. ready_s: from the wish for one more until it serves. one_host: all
+    instances are processes of one machine, and share its cores.
+    """
+
+    memory: int | None
+    cores: int
+    base_memory: int = 0
+    disk: int | None = None
+    ready_s: float = 240.0
+    hard_memory: int | None = None
+    gpu_memory: int | None = None
+    base_gpu_memory: int = 0
+    one_host: bool = False
+
+
+class Chance:
+    """Draws in the order in which they are asked for: equal seeds are equal runs."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def draw(self, quantiles: Quantiles) -> float:
+        """One value of a distribution."""
+        if len(quantiles) == 1:
+            return quantiles[0]
+        place = self._random.random() * (len(quantiles) - 1)
+        below = int(place)
+        low, high = quantiles[below], quantiles[below + 1]
+        return low + (high - low) * (place - below)
+
+    def gap(self, rate: float) -> float:
+        """Until the next of events that come at random, so many a second."""
+        return self._random.expovariate(rate)
+
+
+def poisson(number: int, mean: float) -> float:
+    """The probability of a number."""
+    if mean <= 0.0:
+        return 1.0 if number == 0 else 0.0
+    return math.exp(number * math.log(mean) - mean - math.lgamma(number + 1))
+
+
+def poisson_shares(mean: float, parts: int) -> list[float]:
+    """The probability that a Poisson number is 0, 1, … modulo parts."""
+    most = int(mean + 10 * math.sqrt(mean + 1)) + parts
+    shares = [0.0] * parts
+    for number in range(most + 1):
+        shares[number % parts] += poisson(number, mean)
+    return shares
+
 
 NEVER = math.inf
 #: Requests that one question is answered with; each is gone through by itself.

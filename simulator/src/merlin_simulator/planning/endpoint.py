@@ -17,13 +17,24 @@ import numpy as np
 
 from merlin_simulator.instance.decisions import Course, Stage
 from merlin_simulator.instance.instance import COPY_AGAIN_S
-from merlin_simulator.planning.archives import Figures, Machine
 from merlin_simulator.planning.bringing import Bringing, Ended
-from merlin_simulator.planning.chance import Chance, poisson, poisson_shares
-from merlin_simulator.planning.counts import Counts
-from merlin_simulator.planning.demand import NEVER, Demand
-from merlin_simulator.planning.happening import Cores, Happening, Work
-from merlin_simulator.planning.instances import Copy, PlannedInstance
+from merlin_simulator.planning.demand import (
+    NEVER,
+    Chance,
+    Demand,
+    Figures,
+    Machine,
+    poisson,
+    poisson_shares,
+)
+from merlin_simulator.planning.instances import (
+    Copy,
+    Cores,
+    Counts,
+    Happening,
+    PlannedInstance,
+    Work,
+)
 from merlin_simulator.routing import Candidate, route
 from merlin_simulator.rules import CacheSetting, Rules
 

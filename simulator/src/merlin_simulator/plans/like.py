@@ -8,27 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from merlin_simulator.planning.archives import Machine
-from merlin_simulator.planning.demand import TraceDemand
+from merlin_simulator.measuring.quantities import read_room
+from merlin_simulator.planning.demand import Machine, TraceDemand
 from merlin_simulator.planning.run import Outcome, Setting, simulate
-from merlin_simulator.plans.bounds import (
+from merlin_simulator.plans.answers import weighted_percentiles
+from merlin_simulator.plans.files import (
     LEAST,
     MOST_INSTANCES,
     MOST_LINES,
     MOST_MODELS,
     MOST_RPS,
     MOST_SECONDS,
+    Members,
+    UnusableFile,
 )
-from merlin_simulator.plans.calibration.from_report import make_figures, name_copies
-from merlin_simulator.plans.candidates.judging import weighted_percentiles
-from merlin_simulator.plans.errors import UnusableFile
-from merlin_simulator.plans.json_files import Members
-from merlin_simulator.plans.reports import Report
+from merlin_simulator.plans.report import Report, make_figures, name_copies
 from merlin_simulator.replay import arithmetic
-from merlin_simulator.replay.traffic.copies import SUFFIX, make_names
-from merlin_simulator.replay.traffic.schedule import plan, zipf_shares
+from merlin_simulator.replay.copies import SUFFIX, make_names
+from merlin_simulator.replay.load import plan, zipf_shares
 from merlin_simulator.rules import CacheSetting, Rules
-from merlin_simulator.sizes import read_room
 from merlin_simulator.watch.events import COLD_PARTS
 
 FORMAT = 1

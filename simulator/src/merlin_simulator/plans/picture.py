@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from merlin_simulator.measuring import plots, quantities
 from merlin_simulator.measuring.plots import Frame, Level, Series
-from merlin_simulator.plans.candidates.answers import Answer, Plan
+from merlin_simulator.plans.answers import Answer, Plan
 from merlin_simulator.plans.table import find_mean
 
 #: Colours of the palette; with more types they begin anew.

@@ -12,15 +12,14 @@ from typing import Any
 
 from merlin_simulator.measuring.page import write_picture
 from merlin_simulator.measuring.quantities import format_seconds, format_share
-from merlin_simulator.plans.candidates.answers import Plan
-from merlin_simulator.plans.candidates.trying import Advance, try_all
-from merlin_simulator.plans.errors import printable
+from merlin_simulator.plans.answers import Plan
+from merlin_simulator.plans.files import check_place, make_folder, printable, write_json, write_text
 from merlin_simulator.plans.like import run_like
-from merlin_simulator.plans.output_files import check_place, make_folder, write_json, write_text
-from merlin_simulator.plans.reports import read_report
-from merlin_simulator.plans.settings.settings import PlanSettings
+from merlin_simulator.plans.report import read_report
+from merlin_simulator.plans.settings import PlanSettings
 from merlin_simulator.plans.table import write_plan
-from merlin_simulator.plans.traffic.making import make_traffic
+from merlin_simulator.plans.traffic import make_traffic
+from merlin_simulator.plans.trying import Advance, try_all
 
 FORMAT = 1
 

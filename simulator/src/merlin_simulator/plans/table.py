@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from merlin_simulator.measuring.quantities import format_seconds, format_share
-from merlin_simulator.plans.candidates.answers import Answer, Missed, Plan
-from merlin_simulator.plans.candidates.judging import explain, find_equals
+from merlin_simulator.plans.answers import Answer, Missed, Plan, explain, find_equals
 
 _GOALS = {"p99_s": "p99", "cold_share": "cold share", "failures": "failures"}
 

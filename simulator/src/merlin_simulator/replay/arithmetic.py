@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from merlin_simulator.replay.traffic.samples import Look, Sample
+from merlin_simulator.replay.load import Look, Sample
 from merlin_simulator.watch.events import COLD_PARTS
 
 Event = Mapping[str, Any]

@@ -17,8 +17,8 @@ from typing import Any
 import aiohttp
 
 from merlin_simulator.replay.arithmetic import ENDINGS, reached_container
-from merlin_simulator.replay.errors import EndpointTrouble
-from merlin_simulator.replay.traffic.samples import Look
+from merlin_simulator.replay.load import Look
+from merlin_simulator.replay.settings import EndpointTrouble
 
 #: Between two looks at the state.
 LOOK_EVERY_S = 1.0

@@ -16,20 +16,8 @@ from pathlib import Path
 
 from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
 from merlin_simulator.measuring.quantities import format_seconds, format_share
-from merlin_simulator.replay.errors import EndpointTrouble, Interrupted, UnusableReport
-from merlin_simulator.replay.local_endpoint import (
-    Scratch,
-    find_free_port,
-    make_up_command,
-    start_endpoint,
-)
-from merlin_simulator.replay.machine import describe_machine, find_versions
-from merlin_simulator.replay.observing import Observer, wait_until_in_service
-from merlin_simulator.replay.report.live_line import show
-from merlin_simulator.replay.report.summary import Setting, is_good, summarise
-from merlin_simulator.replay.settings import Settings
-from merlin_simulator.replay.traffic.asking import Asking
-from merlin_simulator.replay.traffic.copies import (
+from merlin_simulator.replay.asking import Asking, Runtime
+from merlin_simulator.replay.copies import (
     SUFFIX,
     Advance,
     Variant,
@@ -38,10 +26,23 @@ from merlin_simulator.replay.traffic.copies import (
     make_names,
     write_copies,
 )
-from merlin_simulator.replay.traffic.load import Load
-from merlin_simulator.replay.traffic.runtime import Runtime
-from merlin_simulator.replay.traffic.samples import Recording
-from merlin_simulator.replay.traffic.schedule import plan, zipf_shares
+from merlin_simulator.replay.live_line import show
+from merlin_simulator.replay.load import Load, Recording, plan, zipf_shares
+from merlin_simulator.replay.local_endpoint import (
+    Scratch,
+    find_free_port,
+    make_up_command,
+    start_endpoint,
+)
+from merlin_simulator.replay.observing import Observer, wait_until_in_service
+from merlin_simulator.replay.settings import EndpointTrouble, Interrupted, Settings, UnusableReport
+from merlin_simulator.replay.summary import (
+    Setting,
+    describe_machine,
+    find_versions,
+    is_good,
+    summarise,
+)
 
 GOOD, NOT_GOOD = 0, 1
 
@@ -118,8 +119,8 @@ def write_report(folder: Path, setting: Setting, recording: Recording) -> None:
     """report.json and report.html."""
     # Only here: matplotlib takes a second to import. By now nothing runs that would be left.
     with leaving_at_once():
-        from merlin_simulator.replay.report.figures import draw_figures
-        from merlin_simulator.replay.report.page import format_shares, write_report_page
+        from merlin_simulator.replay.figures import draw_figures
+        from merlin_simulator.replay.page import format_shares, write_report_page
 
     summary = summarise(setting, recording)
     (folder / "report.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")

@@ -1,9 +1,36 @@
-"""What one replay does, settled before it begins."""
+"""What a replay is asked to do, and how it fails."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
+
+
+class ReplayError(Exception):
+    """The replay cannot be done."""
+
+
+class UnusableModel(ReplayError):
+    """The model folder, or the request for it, is not what a replay needs."""
+
+
+class UnusableReport(ReplayError):
+    """The folder for what the replay writes cannot be had."""
+
+
+class EndpointTrouble(ReplayError):
+    """The endpoint cannot be asked."""
+
+
+class Interrupted(ReplayError):
+    """Somebody ended the replay before the traffic began."""
+
+    REASON: ClassVar[str] = "interrupted"
+
+    def __init__(self) -> None:
+        super().__init__("interrupted before the traffic began; there is no report")
+
 
 #: The endpoint's name where the replay starts it.
 OWN_ENDPOINT = "replay"

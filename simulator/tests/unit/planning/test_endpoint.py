@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from merlin_simulator.instance.decisions import Step, Unload, decide_eviction
-from merlin_simulator.planning.archives import Figures, Machine
-from merlin_simulator.planning.counts import Counts
-from merlin_simulator.planning.demand import Demand, PoissonDemand, TraceDemand
+from merlin_simulator.planning.demand import Demand, Figures, Machine, PoissonDemand, TraceDemand
 from merlin_simulator.planning.endpoint import PlannedEndpoint
-from merlin_simulator.planning.happening import Happening
-from merlin_simulator.replay.traffic.schedule import zipf_shares
+from merlin_simulator.planning.instances import Counts, Happening
+from merlin_simulator.replay.load import zipf_shares
 from merlin_simulator.rules import CacheSetting, Rules
 from simulator.tests.support.planning import MIB, SIZE, archives, machine
 

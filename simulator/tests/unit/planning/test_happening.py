@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.planning.happening import Cores, Happening, Places, Toil, Work
+from merlin_simulator.planning.instances import Cores, Happening, Places, Toil, Work
 
 
 def ends(cores: float, toils: list[tuple[float, float, float]]) -> list[float]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from merlin_simulator.planning.archives import Figures
-from merlin_simulator.planning.queueing import Window, draw_latencies
+from merlin_simulator.planning.demand import Figures
+from merlin_simulator.planning.run import Window, draw_latencies
 from simulator.tests.support.planning import archives
 
 MEAN = 0.01

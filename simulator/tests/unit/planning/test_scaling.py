@@ -7,8 +7,8 @@ import pytest
 
 from merlin_simulator.planning.demand import TraceDemand
 from merlin_simulator.planning.endpoint import PlannedEndpoint
-from merlin_simulator.planning.happening import Happening
-from merlin_simulator.planning.scaling import Scaler, Scaling
+from merlin_simulator.planning.instances import Happening
+from merlin_simulator.planning.run import Scaler, Scaling
 from merlin_simulator.rules import Rules
 from simulator.tests.support.planning import archives, machine
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.plans.errors import PlanError, UnusableFile, printable
-from merlin_simulator.plans.reports import read_report
+from merlin_simulator.plans.files import PlanError, UnusableFile, printable
+from merlin_simulator.plans.plan_toml import read_settings
+from merlin_simulator.plans.report import read_report
 from merlin_simulator.plans.run import plan, plan_like
-from merlin_simulator.plans.settings.reading import read_settings
 
 REPLAY = Path(__file__).with_name("replays") / "busy/two-instances.json"
 DEMAND = "[demand]\nmodels = 5\nrps = 5\nhours = 0.01\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.plans.errors import Impossible
-from merlin_simulator.plans.instance_types.table import find_instance_type
+from merlin_simulator.plans.files import Impossible
+from merlin_simulator.plans.instance_types import find_instance_type
 from merlin_simulator.rules import GIB
 
 

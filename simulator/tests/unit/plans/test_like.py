@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from merlin_simulator.plans.errors import UnusableFile
+from merlin_simulator.plans.files import UnusableFile
 from merlin_simulator.plans.like import run_like
-from merlin_simulator.plans.reports import read_report
+from merlin_simulator.plans.report import read_report
 from simulator.tests.planning.comparing import Compared, compare
 from simulator.tests.planning.stored import (
     BUSY,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from merlin_simulator.plans.errors import UnusableFile
+from merlin_simulator.plans.files import UnusableFile
 from merlin_simulator.plans.run import plan
-from merlin_simulator.plans.settings.settings import Demand
+from merlin_simulator.plans.settings import Demand
 from simulator.tests.unit.plans.test_plan import LARGE, SETTINGS
 
 SHORT = replace(

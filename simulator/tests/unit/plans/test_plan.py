@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.planning.archives import Figures
-from merlin_simulator.plans.candidates.answers import Plan
-from merlin_simulator.plans.candidates.judging import explain
-from merlin_simulator.plans.candidates.trying import try_all
-from merlin_simulator.plans.errors import Impossible
-from merlin_simulator.plans.instance_types.table import InstanceType
+from merlin_simulator.planning.demand import Figures
+from merlin_simulator.plans.answers import Plan, explain
+from merlin_simulator.plans.files import Impossible
+from merlin_simulator.plans.instance_types import InstanceType
 from merlin_simulator.plans.run import as_json
-from merlin_simulator.plans.settings.settings import (
+from merlin_simulator.plans.settings import (
     Autoscaling,
     Container,
     Demand,
@@ -24,7 +22,8 @@ from merlin_simulator.plans.settings.settings import (
     PlanSettings,
 )
 from merlin_simulator.plans.table import write_plan
-from merlin_simulator.plans.traffic.making import make_traffic
+from merlin_simulator.plans.traffic import make_traffic
+from merlin_simulator.plans.trying import try_all
 from merlin_simulator.rules import MIB, CacheSetting
 from simulator.tests.support.planning import archives
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from merlin_simulator.plans.candidates.trying import try_all
-from merlin_simulator.plans.settings.reading import read_settings
-from merlin_simulator.plans.traffic.making import make_traffic
+from merlin_simulator.plans.plan_toml import read_settings
+from merlin_simulator.plans.traffic import make_traffic
+from merlin_simulator.plans.trying import try_all
 from tests.support.container import ROOT
 
 EXAMPLES = sorted((ROOT / "simulator/examples").glob("*.toml"))

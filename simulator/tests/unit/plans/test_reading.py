@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from merlin_simulator.plans.errors import PlanError, UnusableFile
-from merlin_simulator.plans.settings.reading import read_settings
+from merlin_simulator.plans.files import PlanError, UnusableFile
+from merlin_simulator.plans.plan_toml import read_settings
 from merlin_simulator.rules import GIB, MIB, CacheSetting
 
 NO_COUNTS = "# counts: not beside [autoscaling]"

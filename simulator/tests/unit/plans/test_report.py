@@ -9,14 +9,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from merlin_simulator.plans.candidates.answers import Plan
-from merlin_simulator.plans.candidates.trying import try_all
-from merlin_simulator.plans.errors import UnusableFile
+from merlin_simulator.plans.answers import Plan
+from merlin_simulator.plans.files import UnusableFile
 from merlin_simulator.plans.picture import draw_trade_off
 from merlin_simulator.plans.run import plan as run_plan
 from merlin_simulator.plans.run import write_report
-from merlin_simulator.plans.settings.settings import Autoscaling, Goals, PlanSettings
-from merlin_simulator.plans.traffic.making import make_traffic
+from merlin_simulator.plans.settings import Autoscaling, Goals, PlanSettings
+from merlin_simulator.plans.traffic import make_traffic
+from merlin_simulator.plans.trying import try_all
 from simulator.tests.unit.plans.test_plan import LARGE, SETTINGS
 
 

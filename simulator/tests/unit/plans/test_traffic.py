@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from merlin_simulator.plans.errors import UnusableFile
-from merlin_simulator.plans.instance_types.prices import read_prices
-from merlin_simulator.plans.settings.settings import Demand, Kind, PlanSettings
-from merlin_simulator.plans.traffic.cloudwatch_series import read_series
-from merlin_simulator.plans.traffic.making import make_traffic
-from merlin_simulator.plans.traffic.traces import read_trace
-from merlin_simulator.plans.waves import Burst, Wave, make_steps
+from merlin_simulator.plans.files import UnusableFile
+from merlin_simulator.plans.instance_types import read_prices
+from merlin_simulator.plans.settings import Burst, Demand, Kind, PlanSettings, Wave, make_steps
+from merlin_simulator.plans.traffic import make_traffic, read_series, read_trace
 from simulator.tests.support.planning import archives
 
 TRACE = "time,target_model\n10.0,a.tar.gz\n10.5,b.tar.gz\n12,a.tar.gz\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from merlin_simulator.replay import arithmetic
-from merlin_simulator.replay.traffic.samples import Look, Sample
+from merlin_simulator.replay.load import Look, Sample
 
 _VALUES = st.lists(st.floats(0, 1e3), min_size=1, max_size=200)
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.replay.report.calibration import (
+from merlin_simulator.replay.load import Look, Recording, Sample
+from merlin_simulator.replay.summary import (
     calibrate,
     find_base_memory,
     find_loads,
     list_quantiles,
     measure_work,
 )
-from merlin_simulator.replay.traffic.samples import Look, Recording, Sample
 
 MODELS = ("a", "b", "c")
 

@@ -11,14 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from merlin_simulator.replay.errors import Interrupted
-from merlin_simulator.replay.report.figures import draw_figures
-from merlin_simulator.replay.report.page import format_shares, write_report_page
-from merlin_simulator.replay.report.summary import Setting, is_good, summarise
+from merlin_simulator.replay.figures import draw_figures
+from merlin_simulator.replay.load import WRONG_ANSWER, Arrival, Look, Recording, Sample, zipf_shares
+from merlin_simulator.replay.page import format_shares, write_report_page
 from merlin_simulator.replay.run import write_report
-from merlin_simulator.replay.settings import Settings
-from merlin_simulator.replay.traffic.samples import WRONG_ANSWER, Look, Recording, Sample
-from merlin_simulator.replay.traffic.schedule import Arrival, zipf_shares
+from merlin_simulator.replay.settings import Interrupted, Settings
+from merlin_simulator.replay.summary import Setting, is_good, summarise
 from simulator.tests.support.tags import Tags
 
 EVENTS = Path(__file__).with_name("recorded_events.jsonl")

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from merlin_simulator.control.apis import Operation
 from merlin_simulator.control.autoscaling.calls import (
     Activities,
     Policies,
@@ -21,7 +22,6 @@ from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.store import MetricStore
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.json_api import Operation
 from merlin_simulator.control.records import Records
 from merlin_simulator.control.sagemaker.deployment import DeploymentFailed
 from merlin_simulator.control.sagemaker.endpoints import Endpoints

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from merlin_simulator.control.apis import JsonApi, Operation, QueryApi, read_service_model
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.alarms import (
@@ -39,8 +40,6 @@ from merlin_simulator.control.cloudwatch.metric_calls import (
 from merlin_simulator.control.cloudwatch.published import ContainerMetrics, EndpointMetrics, Page
 from merlin_simulator.control.cloudwatch.store import RESOLUTION_S, Metric, MetricStore, Statistics
 from merlin_simulator.control.errors import ServiceError, UnknownOperation
-from merlin_simulator.control.json_api import JsonApi, Operation, read_service_model
-from merlin_simulator.control.query_api import QueryApi
 from merlin_simulator.control.records import Record, Records, page
 from merlin_simulator.watch.cloudwatch import EndpointsMetrics, make_metrics_routes
 from merlin_simulator.watch.events import Event, EventLog

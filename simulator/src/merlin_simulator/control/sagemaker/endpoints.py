@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from merlin_simulator.api.wire import REGION
+from merlin_simulator.control.apis import Operation
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.json_api import Operation
 from merlin_simulator.control.records import Record, Records, filtered, page
 from merlin_simulator.control.sagemaker.deployment import (
     DESCRIBED,

@@ -9,25 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from merlin_simulator.replay.errors import UnusableModel
-from merlin_simulator.replay.traffic.asking import (
+from merlin_simulator.replay.asking import (
     NamedAsking,
     RepeatedAsking,
     find_difference,
     read_expected,
 )
-from merlin_simulator.replay.traffic.copies import (
+from merlin_simulator.replay.copies import (
     NAMED_MODEL,
+    common_entries,
     find_variants,
     make_asking,
     make_names,
-    write_copies,
-)
-from merlin_simulator.replay.traffic.gzipped_tar import (
-    common_entries,
     write_continued,
+    write_copies,
     write_folder,
 )
+from merlin_simulator.replay.settings import UnusableModel
 
 
 def files_of(archive: Path) -> dict[str, bytes]:

@@ -13,15 +13,12 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.replay.errors import EndpointTrouble
+from merlin_simulator.replay.asking import NamedAsking, Runtime
+from merlin_simulator.replay.copies import make_names
+from merlin_simulator.replay.live_line import Standing, format_standing, read_standing
+from merlin_simulator.replay.load import UNFINISHED, WRONG_ANSWER, Arrival, Load
 from merlin_simulator.replay.observing import Observer, wait_until_in_service
-from merlin_simulator.replay.report.live_line import Standing, format_standing, read_standing
-from merlin_simulator.replay.traffic.asking import NamedAsking
-from merlin_simulator.replay.traffic.copies import make_names
-from merlin_simulator.replay.traffic.load import Load
-from merlin_simulator.replay.traffic.runtime import Runtime
-from merlin_simulator.replay.traffic.samples import UNFINISHED, WRONG_ANSWER
-from merlin_simulator.replay.traffic.schedule import Arrival
+from merlin_simulator.replay.settings import EndpointTrouble
 from merlin_simulator.watch.events import EventLog
 from merlin_simulator.watch.state import InstanceState
 from simulator.tests.unit.plain_http import plain_http

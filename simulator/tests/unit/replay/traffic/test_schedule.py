@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merlin_simulator.replay.traffic.schedule import plan, zipf_shares
+from merlin_simulator.replay.load import plan, zipf_shares
 
 #: Requests of a sample, and how many standard deviations it may be off; the seeds are fixed.
 MANY, SIGMAS = 200_000, 5

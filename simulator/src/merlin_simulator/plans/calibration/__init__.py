@@ -1,1 +1,0 @@
-"""Figures of archives, from what was measured of them."""

@@ -1,0 +1,350 @@
+"""Files that a plan reads within bounds and writes whole, and what is wrong in them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+#: Of PLAN.toml, and of JSON and /metrics of others; the longest seen are far below.
+MOST_PLAN_BYTES, MOST_FILE_BYTES = 100_000, 8_000_000
+#: Of one line of a CSV file, and of all lines: a trace of 10 million takes 1 GB.
+MOST_LINE_CHARACTERS, MOST_LINES = 100_000, 10_000_000
+#: Thirty years; a PiB.
+MOST_SECONDS, MOST_BYTES = 1e9, 2**50
+#: Of a host of today.
+MOST_CORES = 1_000
+#: SageMaker's own quotas of an endpoint are in the tens.
+MOST_INSTANCES = 1_000
+MOST_MODELS = 100_000
+#: Each is kept with its day: up to 60 KB.
+MOST_CANDIDATES = 10_000
+#: Of requests that are gone through one by one: up to 0.1 ms for each that misses, three hours.
+MOST_WITHOUT_CACHE = 100_000_000
+MOST_RPS = 1e6
+#: A series by the second, of twelve days.
+MOST_PERIODS = 1_000_000
+#: Below it a number above 0 is meant to be none.
+LEAST = 1e-6
+
+
+#: Of a value, or of a path, in a sentence.
+_MOST_SHOWN = 80
+_MOST_PATH = 200
+
+
+class PlanError(Exception):
+    """The plan cannot be made."""
+
+
+class UnusableFile(PlanError):
+    """A file is not what a plan needs. line and column from 1 on, where known."""
+
+    def __init__(
+        self, path: Path | str, what: str, line: int | None = None, column: int | None = None
+    ) -> None:
+        place = "".join(f":{number}" for number in (line, column) if number is not None)
+        shortened = str(path)
+        if len(shortened) > _MOST_PATH:
+            shortened = f"{shortened[: _MOST_PATH // 2]}…{shortened[-_MOST_PATH // 2 :]}"
+        super().__init__(f"{shortened}{place}: {what}")
+
+
+class Impossible(PlanError):
+    """What is asked for cannot be, whatever the endpoint does."""
+
+
+def shown(value: object) -> str:
+    """A value in a sentence: escaped, and no longer than a line has room for."""
+    if isinstance(value, str | bytes):
+        words = repr(value[: _MOST_SHOWN + 1])
+    elif isinstance(value, list | dict):
+        words = f"a list of {len(value)}" if isinstance(value, list) else "a table"
+    else:
+        try:
+            words = repr(value)
+        except ValueError:  # Python writes no whole number of more than 4300 digits
+            return "a number of thousands of digits"
+    return words if len(words) <= _MOST_SHOWN else f"{words[: _MOST_SHOWN - 1]}…"
+
+
+def printable(text: str) -> str:
+    """What stands in others' files, as a terminal may be given it: what would move its cursor is
+    there as an escape. Ends of lines stay."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def read_text(path: Path, expected: str, most_bytes: int) -> str:
+    """In UTF-8, with or without a mark in front. Raises UnusableFile."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(most_bytes + 1)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
+        raise UnusableFile(path, f"found no readable file ({reason_of(error)}), {expected}") from (
+            error
+        )
+    if len(data) > most_bytes:
+        raise UnusableFile(path, f"found more than {most_bytes / 1e6:g} MB, {expected}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnusableFile(path, f"found no text in UTF-8, {expected}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file cannot be read; OSError's own text begins with a number."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Values in the order in which they were asked for. line and columns from 1 on."""
+
+    line: int
+    values: Sequence[str]
+    columns: Sequence[int]
+
+
+def read_rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
+    """The columns of these names, which the first line has, in any order and case.
+
+    Raises UnusableFile at the first thing that is wrong.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from _rows(path, names, _lines(path, file))
+    except OSError as error:
+        raise UnusableFile(path, f"found no readable file ({reason_of(error)})") from error
+    except UnicodeDecodeError as error:
+        raise UnusableFile(path, "found no text in UTF-8, expected a CSV file") from error
+    except ValueError as error:  # a zero byte in its name
+        raise UnusableFile(path, f"found no readable file ({error})") from error
+
+
+def _lines(path: Path, file: TextIO) -> Iterator[str]:
+    """No line, and no file, that would take all the memory."""
+    number = 0
+    while line := file.readline(MOST_LINE_CHARACTERS + 1):
+        number += 1
+        if len(line) > MOST_LINE_CHARACTERS:
+            what = f"found a line of more than {MOST_LINE_CHARACTERS:,} characters, expected a CSV"
+            raise UnusableFile(path, f"{what} file", number)
+        if number > MOST_LINES + 1:
+            raise UnusableFile(
+                path, f"found more than {MOST_LINES:,} lines, expected fewer", number
+            )
+        yield line
+
+
+def _rows(path: Path, names: Sequence[str], file: Iterable[str]) -> Iterator[Row]:
+    reader = csv.reader(file, strict=True)
+    try:
+        head = [name.strip().lower() for name in next(reader, [])]
+        missing = [name for name in names if name not in head]
+        if missing:
+            raise UnusableFile(
+                path,
+                f"found the columns {', '.join(head)[:200] or '(none)'}, expected "
+                f"{', '.join(names)}",
+                1,
+            )
+        places = [head.index(name) for name in names]
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) <= max(places):
+                raise UnusableFile(
+                    path,
+                    f"found {len(cells)} columns, expected {len(head)}",
+                    reader.line_num,
+                    len(",".join(cells)) + 1,
+                )
+            starts = [1 + sum(len(cell) + 1 for cell in cells[:place]) for place in places]
+            yield Row(reader.line_num, [cells[place].strip() for place in places], starts)
+    except csv.Error as error:
+        raise UnusableFile(path, f"found no CSV ({error})", reader.line_num) from error
+
+
+class Members:
+    """An object in a file. way: to it, as costs[0]. All methods raise UnusableFile.
+
+    null is as good as nothing: the default is taken then, and refused where there is none.
+    """
+
+    def __init__(self, path: Path, found: object, way: str = "") -> None:
+        self._path, self._way = path, way
+        if not isinstance(found, dict):
+            self.refuse(None, found, "an object")
+        self._found: Mapping[str, Any] = found
+
+    def __contains__(self, key: str) -> bool:
+        return self._found.get(key) is not None
+
+    def refuse(self, key: str | None, found: object, expected: str) -> NoReturn:
+        """Raise UnusableFile for what stands at a key."""
+        way = ".".join(one for one in (self._way, key) if one)
+        name = f"{way}: " if way else ""
+        raise UnusableFile(self._path, f"{name}found {shown(found)}, expected {expected}")
+
+    def number(self, key: str, default: float | None, *, most: float, least: float = 0.0) -> float:
+        """Between these, which are meant, too."""
+        value = self._get(key, default)
+        if not _is_number(value) or not least <= value <= most:
+            self.refuse(key, value, f"a number from {least:g} to {most:g}")
+        return float(value)
+
+    def whole(self, key: str, default: int | None, *, most: int, least: int = 0) -> int:
+        """As number; a number without a fraction is whole, too."""
+        value = self._get(key, default)
+        if not _is_number(value) or not least <= value <= most or int(value) != value:
+            self.refuse(key, value, f"a whole number from {least} to {most}")
+        return int(value)
+
+    def numbers(self, key: str, *, most: float) -> tuple[float, ...] | None:
+        """A list of them, from 0; None where there is none, or nothing in it."""
+        value = self._found.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            self.refuse(key, value, f"a list of numbers from 0 to {most:g}")
+        for one in value:
+            if not _is_number(one) or not 0 <= one <= most:
+                self.refuse(key, one, f"numbers from 0 to {most:g}")
+        return tuple(map(float, value)) or None
+
+    def text(self, key: str, default: str | None) -> str | None:
+        """None where there is none."""
+        value = self._found.get(key, default)
+        if value is not None and not isinstance(value, str):
+            self.refuse(key, value, "a text")
+        return value
+
+    def inner(self, key: str) -> Members:
+        """The object at a key; an empty one where there is none."""
+        value = self._found.get(key)
+        return Members(self._path, {} if value is None else value, self._way_to(key))
+
+    def objects(self, key: str) -> list[Members]:
+        """A list of objects; an empty one where there is none."""
+        value = self._get(key, [])
+        if not isinstance(value, list):
+            self.refuse(key, value, "a list of objects")
+        way = self._way_to(key)
+        return [Members(self._path, one, f"{way}[{place}]") for place, one in enumerate(value)]
+
+    def keys(self) -> list[str]:
+        """Of all members."""
+        return list(self._found)
+
+    def _way_to(self, key: str) -> str:
+        return f"{self._way}.{key}" if self._way else key
+
+    def _get(self, key: str, default: Any) -> Any:
+        value = self._found.get(key)
+        if value is None:
+            value = default
+        if value is None:
+            way = f" in {self._way}" if self._way else ""
+            raise UnusableFile(self._path, f"found no {key}{way}, expected one")
+        return value
+
+
+def read_json(path: Path, expected: str) -> Any:
+    """What stands in a file. Raises UnusableFile."""
+    text = read_text(path, expected, MOST_FILE_BYTES)
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        what = f"found no JSON ({error.msg}), {expected}"
+        raise UnusableFile(path, what, error.lineno, error.colno) from error
+    except _NoNumber as error:
+        raise UnusableFile(path, f"found {error}, which is no JSON, {expected}") from error
+    except RecursionError as error:
+        what = f"found values inside of values, too deep to be read, {expected}"
+        raise UnusableFile(path, what) from error
+    except ValueError as error:  # int() of thousands of digits
+        raise UnusableFile(path, f"found a number of thousands of digits, {expected}") from error
+
+
+class _NoNumber(ValueError):
+    """NaN, Infinity or -Infinity, which Python reads."""
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise _NoNumber(word)
+
+
+def _is_number(value: object) -> bool:
+    """NaN is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return not (isinstance(value, float) and math.isnan(value))
+
+
+def check_place(path: Path) -> None:
+    """Before the plan, which takes a while: there is a folder for the file."""
+    with _writing(path):
+        folder = path.resolve().parent
+        if path.is_dir() or not folder.is_dir():
+            raise _unwritable(
+                path, "it is a folder" if path.is_dir() else "there is no such folder"
+            )
+
+
+def make_folder(folder: Path) -> None:
+    """Before the plan, which takes a while."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UnusableFile(
+            folder,
+            f"no files can be written there ({error.strerror}), expected a folder; name another "
+            "with --report",
+        ) from error
+
+
+def write_json(path: Path, answer: Mapping[str, Any]) -> None:
+    """As write_text."""
+    write_text(path, json.dumps(answer, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """What is there already stays until all of the text is written, or where that fails."""
+    with _writing(path):
+        whole = path.resolve()
+        if whole.exists() and not (whole.is_file() and os.access(whole.parent, os.W_OK)):
+            path.write_text(text, "utf-8")  # a pipe, a device, or a folder that takes no new files
+            return
+        beside = whole.with_name(f".{whole.name[:200]}.new")
+        try:
+            beside.write_text(text, "utf-8")
+            if whole.exists():
+                shutil.copymode(whole, beside)
+            beside.replace(whole)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise _unwritable(path, reason_of(error)) from error
+
+
+def _unwritable(path: Path, why: str) -> UnusableFile:
+    return UnusableFile(path, f"cannot be written ({why}); name another place")

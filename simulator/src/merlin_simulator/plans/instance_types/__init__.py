@@ -1,1 +1,0 @@
-"""What an instance of AWS has, and what it costs where somebody says it."""

@@ -1,1 +1,0 @@
-"""What a plan is asked for: PLAN.toml, read and checked."""

@@ -1,0 +1,207 @@
+"""All candidates of a plan, tried one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from merlin_simulator.planning.demand import Figures, Machine, Quantiles, TooMany
+from merlin_simulator.planning.run import Scaling, Setting, simulate
+from merlin_simulator.plans.answers import (
+    Answer,
+    Breaking,
+    Candidate,
+    Plan,
+    choose_best,
+    explain,
+    judge,
+)
+from merlin_simulator.plans.files import MOST_CANDIDATES, MOST_WITHOUT_CACHE, Impossible
+from merlin_simulator.plans.instance_types import READ, InstanceType
+from merlin_simulator.plans.settings import PlanSettings, describe_settings
+from merlin_simulator.plans.traffic import Traffic
+from merlin_simulator.rules import CacheSetting, Rules
+
+#: How many times as many requests are tried, until one is too many.
+_TIMES = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+#: Told of what is tried, and of the share of it that is done.
+Advance = Callable[[str, float], object]
+
+
+def try_all(settings: PlanSettings, traffic: Traffic, advance: Advance) -> Plan:
+    """All candidates. Raises Impossible where there is none, or one cannot hold an archive."""
+    candidates = list(islice(list_candidates(settings), MOST_CANDIDATES + 1))
+    if not candidates:
+        raise Impossible("found no candidate, expected [instances] with types, or --instance")
+    if len(candidates) > MOST_CANDIDATES:
+        raise Impossible(
+            f"found more than {MOST_CANDIDATES:,} candidates, expected fewer; each type is tried "
+            "with each count, or bounds"
+        )
+    for kind in settings.types:
+        _check_room(settings, kind, traffic.archives)
+        _find_price(settings, kind.name)
+    answers = [_try(settings, traffic, candidate, 1.0, advance) for candidate in candidates]
+    best = choose_best(answers)
+    goals = settings.goals
+    named = {"p99_s": goals.p99_s, "cold_share": goals.cold_share, "failures": goals.failures}
+    breaking = None
+    if best is not None and any(goal is not None for goal in named.values()):
+        breaking = _break(settings, traffic, candidates[best], advance)
+    return Plan(
+        traffic.source,
+        len(traffic.archives),
+        traffic.make(1.0).duration,
+        settings.seed,
+        {name: goal for name, goal in named.items() if goal is not None},
+        READ,
+        answers,
+        best,
+        breaking,
+        describe_settings(settings),
+    )
+
+
+def list_candidates(settings: PlanSettings) -> Iterator[Candidate]:
+    """By type, then count, then bounds."""
+    for kind in settings.types:
+        if settings.autoscaling is None:
+            for count in settings.counts:
+                yield Candidate(kind.name, count)
+        else:
+            for least, most in settings.autoscaling.bounds:
+                yield Candidate(kind.name, least, most)
+
+
+def make_setting(
+    settings: PlanSettings, traffic: Traffic, candidate: Candidate, more: float = 1.0
+) -> Setting:
+    """What is simulated of a candidate, with so many times the requests."""
+    kind = next(one for one in settings.types if one.name == candidate.instance_type)
+    scaling = None
+    if candidate.most is not None and settings.autoscaling is not None:
+        given = settings.autoscaling
+        scaling = Scaling(
+            candidate.count,
+            candidate.most,
+            given.target,
+            given.out_cooldown_s,
+            given.in_cooldown_s,
+        )
+    rules = replace(Rules(), loads_at_once=2 * kind.cores)
+    return Setting(
+        traffic.make(more),
+        [_faster(one, settings.container.speed) for one in traffic.archives],
+        _machine(settings, kind),
+        replace(rules, **settings.rules),
+        candidate.count,
+        scaling,
+        settings.seed,
+    )
+
+
+def _try(
+    settings: PlanSettings, traffic: Traffic, candidate: Candidate, more: float, advance: Advance
+) -> Answer:
+    words = candidate.words if more == 1.0 else f"{candidate.words}, {more:g} times the requests"
+    setting = make_setting(settings, traffic, candidate, more)
+    advance(words, 0.0)
+    _check_requests(setting, words)
+    try:
+        outcome = simulate(setting, lambda share: advance(words, share))
+    except TooMany as error:
+        raise Impossible(f"{words}: {error}") from error
+    price = _find_price(settings, candidate.instance_type)
+    return judge(candidate, setting, outcome, settings.goals, price)
+
+
+def _find_price(settings: PlanSettings, name: str) -> float | None:
+    """Of an hour; None where no prices are given at all. Raises Impossible."""
+    if settings.prices is None:
+        return None
+    if name not in settings.prices:
+        raise Impossible(
+            f"found no price of {name}, expected one of each type (instance_type,price_an_hour)"
+        )
+    return settings.prices[name]
+
+
+def _break(
+    settings: PlanSettings, traffic: Traffic, candidate: Candidate, advance: Advance
+) -> Breaking:
+    steps: list[tuple[float, Answer]] = []
+    for times in _TIMES:
+        try:
+            answer = _try(settings, traffic, candidate, times, advance)
+        except Impossible as error:
+            return Breaking(times, (), f"the reckoning ({error})", steps)
+        steps.append((times, answer))
+        if not answer.good:
+            return Breaking(times, answer.missed, explain(answer), steps)
+    return Breaking(None, (), f"nothing up to {_TIMES[-1]:g} times the requests", steps)
+
+
+def _check_requests(setting: Setting, words: str) -> None:
+    """Without a cache each is gone through by itself: a model stays until nobody wants it."""
+    demand = setting.demand
+    count = demand.count_between(0.0, demand.duration) if _without_cache(setting) else 0
+    if count > MOST_WITHOUT_CACHE:
+        raise Impossible(
+            f"{words}: found {count:.3g} requests with cache Disabled, expected at most "
+            f"{MOST_WITHOUT_CACHE:,}; take fewer of them, or fewer hours"
+        )
+
+
+def _without_cache(setting: Setting) -> bool:
+    return setting.rules.cache is CacheSetting.DISABLED
+
+
+def _check_room(settings: PlanSettings, kind: InstanceType, archives: Sequence[Figures]) -> None:
+    container = settings.container
+    memory = kind.memory - container.base_memory
+    gpu = (kind.gpu_memory or 0) - container.base_gpu_memory
+    for figures in archives:
+        for what, needed, room in (
+            ("memory", figures.memory, memory),
+            ("GPU memory", figures.gpu_memory, gpu),
+            ("disk", figures.disk, container.disk),
+        ):
+            if room is not None and needed > room:
+                raise Impossible(
+                    f"found {figures.name}, which needs {needed:,} bytes of {what}, expected one "
+                    f"that {kind.name} can hold, which has {max(0, room):,} beside the container; "
+                    "take a larger type"
+                )
+
+
+def _machine(settings: PlanSettings, kind: InstanceType) -> Machine:
+    container = settings.container
+    return Machine(
+        kind.memory,
+        kind.cores,
+        container.base_memory,
+        container.disk,
+        container.ready_s,
+        kind.memory,
+        kind.gpu_memory,
+        container.base_gpu_memory,
+    )
+
+
+def _faster(figures: Figures, speed: float) -> Figures:
+    """On cores that are so many times as fast; a download is not."""
+    if speed == 1.0:
+        return figures
+
+    def faster(seconds: Quantiles) -> Quantiles:
+        return tuple(one / speed for one in seconds)
+
+    return replace(
+        figures,
+        loads=faster(figures.loads),
+        unloads=faster(figures.unloads),
+        services=faster(figures.services),
+        firsts=figures.firsts and faster(figures.firsts),
+    )

@@ -1,0 +1,266 @@
+"""Archives that are copies of one model, under names of their own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from merlin_simulator.replay.asking import (
+    Asking,
+    Expected,
+    NamedAsking,
+    RepeatedAsking,
+    read_expected,
+)
+from merlin_simulator.replay.settings import UnusableModel
+
+#: RFC 1952: magic, deflate, no flags, no time, "fastest", unknown system.
+_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
+#: Weights hardly compress, and the time of packing is somebody's.
+_LEVEL = 1
+_SIZE_MODULUS = 1 << 32
+#: Two empty blocks end a tar.
+_END_OF_TAR = bytes(2 * tarfile.BLOCKSIZE)
+#: What Python leaves beside a model that was imported.
+_LEFT_OUT = "__pycache__"
+
+
+@dataclass(frozen=True)
+class Common:
+    """The entries that many archives begin with, compressed."""
+
+    deflated: bytes
+    checksum: int
+    size: int
+
+
+def common_entries(folder: Path, prefix: str = "") -> Common:
+    """A folder's content below the prefix, links followed, owners and times left out."""
+    deflating = _Deflating(file := io.BytesIO())
+    _add_folder(deflating, folder, prefix)
+    deflating.flush(zlib.Z_FULL_FLUSH)
+    return Common(file.getvalue(), deflating.checksum, deflating.size)
+
+
+def write_continued(archive: Path, common: Common, own: Mapping[str, bytes]) -> None:
+    """The common entries, then files of this archive's own."""
+    with archive.open("wb") as file:
+        file.write(_HEADER + common.deflated)
+        deflating = _Deflating(file, common.checksum, common.size)
+        tar = tarfile.TarFile(fileobj=deflating, mode="w")  # type: ignore[arg-type]  # writes only
+        for name, content in own.items():
+            entry = _plain(tarfile.TarInfo(name))
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+        deflating.finish()
+
+
+def write_folder(archive: Path, folder: Path) -> None:
+    """A folder's content as an archive, at the top of it; never whole in memory."""
+    with archive.open("wb") as file:
+        file.write(_HEADER)
+        deflating = _Deflating(file)
+        _add_folder(deflating, folder, "")
+        deflating.finish()
+
+
+class _Deflating:
+    """What tarfile writes into: compressed, counted and summed on its way to the file."""
+
+    def __init__(self, file: BinaryIO, checksum: int = 0, size: int = 0) -> None:
+        self._file, self.checksum, self.size = file, checksum, size
+        self._deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+
+    def write(self, data: bytes) -> int:
+        self._file.write(self._deflate.compress(data))
+        self.checksum = zlib.crc32(data, self.checksum)
+        self.size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self, mode: int) -> None:
+        self._file.write(self._deflate.flush(mode))
+
+    def finish(self) -> None:
+        self.write(_END_OF_TAR)
+        self.flush(zlib.Z_FINISH)
+        self._file.write(self.checksum.to_bytes(4, "little"))
+        self._file.write((self.size % _SIZE_MODULUS).to_bytes(4, "little"))
+
+
+def _add_folder(deflating: _Deflating, folder: Path, prefix: str) -> None:
+    tar = tarfile.TarFile(
+        fileobj=deflating,  # type: ignore[arg-type]  # only written to
+        mode="w",
+        dereference=True,
+    )
+    for path in sorted(folder.iterdir()):
+        if path.name != _LEFT_OUT:
+            tar.add(path, prefix + path.name, filter=_kept)
+
+
+def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if Path(entry.name).name == _LEFT_OUT else _plain(entry)
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+#: The model that answers its own name.
+NAMED_MODEL = Path(__file__).with_name("named")
+SUFFIX = ".tar.gz"
+#: Of an export with its request: where its models are, and what is sent to them.
+_REPOSITORY, _REQUEST = "repository", "request.json"
+
+Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One model repository with the request for it, and the answer, if known."""
+
+    repository: Path
+    request: bytes
+    expected: Expected | None
+
+
+def make_names(models: int) -> tuple[str, ...]:
+    """model-001, model-002, ...: as many digits as the last one has; rank 0 is the first."""
+    digits = len(str(models))
+    return tuple(f"model-{number:0{digits}d}" for number in range(1, models + 1))
+
+
+def find_variants(folder: Path, request: Path | None) -> tuple[Variant, ...]:
+    """The models of a folder. Raises UnusableModel.
+
+    The folder is, for the first rule that fits
+        1. an export with its request: it has repository/, with request.json beside that
+        2. a model repository, or a single model: request.json lies beside the folder, or in it
+        3. several exports of either kind, each in a folder of its own: copies take turns with them,
+           and request.json lies in each, or in the folder for all of them
+    expected.json beside the request is compared with, where there is one. A request given by name
+    is sent to all of them.
+    """
+    if (folder / _REPOSITORY).is_dir():
+        return (_variant(folder / _REPOSITORY, (folder,), request),)
+    if _has_models(folder):
+        return (_variant(folder, (folder.resolve().parent, folder), request),)
+    exports = sorted(child for child in folder.iterdir() if _is_export(child))
+    if not exports:
+        raise UnusableModel(
+            f"{folder}: found neither config.pbtxt nor */config.pbtxt nor repository/, nor folders "
+            "that have them, expected a Triton model repository, an export or a folder of exports; "
+            "give the folder that holds one with --model."
+        )
+    return tuple(_exported(export, request) for export in exports)
+
+
+def make_asking(names: tuple[str, ...], variants: tuple[Variant, ...]) -> Asking:
+    """What the copies are asked: the package's model where there are no variants."""
+    if not variants:
+        return NamedAsking(names)
+    turns = [variants[rank % len(variants)] for rank in range(len(names))]
+    expected = {
+        rank: variant.expected for rank, variant in enumerate(turns) if variant.expected is not None
+    }
+    return RepeatedAsking([variant.request for variant in turns], expected)
+
+
+def write_copies(
+    names: tuple[str, ...], variants: tuple[Variant, ...], folder: Path, advance: Advance
+) -> None:
+    """All archives, NAME.tar.gz in the folder, which exists; advance is told of each one."""
+    if not variants:
+        _write_named(names, folder, advance)
+        return
+    for rank, name in enumerate(names):
+        archive = folder / (name + SUFFIX)
+        if rank < len(variants):
+            write_folder(archive, variants[rank].repository)
+        else:
+            _same(folder / (names[rank % len(variants)] + SUFFIX), archive)
+        advance(1)
+
+
+def _write_named(names: tuple[str, ...], folder: Path, advance: Advance) -> None:
+    common = common_entries(NAMED_MODEL, "named/")
+    for name in names:
+        write_continued(folder / (name + SUFFIX), common, {"named/1/name.txt": name.encode()})
+        advance(1)
+
+
+def _same(archive: Path, copy: Path) -> None:
+    copy.unlink(missing_ok=True)
+    try:
+        os.link(archive, copy)
+    except OSError:  # a file system without links
+        shutil.copyfile(archive, copy)
+
+
+def _exported(export: Path, request: Path | None) -> Variant:
+    """One of several."""
+    repository = export / _REPOSITORY
+    places = (export, export.parent)
+    return _variant(repository if repository.is_dir() else export, places, request)
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether its models are where a container looks for them: one directory around them may be."""
+    if folder.name.startswith(".") or not folder.is_dir():
+        return False
+    inner = [child for child in folder.iterdir() if child.is_dir()]
+    return _has_models(folder) or (len(inner) == 1 and _has_models(inner[0]))
+
+
+def _has_models(folder: Path) -> bool:
+    return any(folder.glob("config.pbtxt")) or any(folder.glob("*/config.pbtxt"))
+
+
+def _variant(repository: Path, places: Sequence[Path], request: Path | None) -> Variant:
+    """places: folders that may have request.json; the first one that has it does."""
+    found = (place / _REQUEST for place in places if (place / _REQUEST).exists())
+    path = request or next(found, places[0] / _REQUEST)
+    return Variant(repository, _request(path), _expected(path.with_name("expected.json")))
+
+
+def _request(path: Path) -> bytes:
+    try:
+        body = path.read_bytes()
+        json.loads(body)
+    except OSError as error:
+        raise UnusableModel(
+            f"{path}: found no readable file ({error.strerror}), expected the request to send as "
+            "JSON of the v2 inference protocol; `python -m ensemble_tools request EXPORT -o "
+            f"{path}` makes one, or give one with --request."
+        ) from error
+    except ValueError as error:
+        raise UnusableModel(
+            f"{path}: found no JSON ({error}), expected a request of the v2 inference protocol; "
+            "correct the file or give another one with --request."
+        ) from error
+    return body
+
+
+def _expected(path: Path) -> Expected | None:
+    if not path.exists():
+        return None
+    try:
+        return read_expected(path.read_text("utf-8"))
+    except ValueError as error:
+        raise UnusableModel(
+            f"{path}: found no outputs ({error}), expected an answer of the v2 inference "
+            "protocol; correct the file or remove it, and answers are compared with the first."
+        ) from error

@@ -1,1 +1,0 @@
-"""What a replay sends: copies of archives, who is asked when, and the requests."""
