@@ -22,8 +22,7 @@ from merlin_simulator.instance.requests import (
     Invocation,
     StreamedAnswer,
 )
-from merlin_simulator.routing import route, route_alike
-from merlin_simulator.rules import VARIANT, Rules
+from merlin_simulator.rules import VARIANT, Rules, route, route_alike
 from merlin_simulator.threads import run_in_thread
 from merlin_simulator.watch.events import EventLog, Value
 from merlin_simulator.watch.state import EndpointView, InstanceState

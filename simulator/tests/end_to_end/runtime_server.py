@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from merlin_simulator.api.runtime_api import make_runtime_routes
 from merlin_simulator.errors import EndpointNotFound
-from merlin_simulator.http_protocol import StrictProtocol
+from merlin_simulator.incoming import StrictProtocol
 from merlin_simulator.instance.requests import ContainerAnswer, Invocation, StreamedAnswer
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import Event, EventLog

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -271,3 +272,22 @@ def test_without_its_libraries(tmp_path: Path) -> None:
         "python -m simulator: the Python package 'aiohttp' is not installed; in a checkout `make "
         "setup` installs it, elsewhere pip install ./simulator\n"
     )
+
+
+def test_without_a_container_to_start(tmp_path: Path) -> None:
+    """Outside of a checkout, where the project's container is not installed either."""
+    package = ROOT / "simulator/src/merlin_simulator"
+    shutil.copytree(package, tmp_path / "merlin_simulator")
+    (tmp_path / "models").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-m", "merlin_simulator", "up", "--models", "models", "--port", "0"],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=SHORT_S,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("simulator: no container to start: found no package `container`")
+    assert "--container" in ended.stderr
+    assert ended.stderr.count("\n") == 1

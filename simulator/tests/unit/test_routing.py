@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merlin_simulator.routing import Candidate, Route, route, route_alike
+from merlin_simulator.rules import Candidate, Route, route, route_alike
 
 
 def _candidate(name: str, **facts: object) -> Candidate:

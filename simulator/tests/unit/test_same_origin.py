@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.same_origin import Hosts, find_refusal
+from merlin_simulator.incoming import Hosts, find_refusal
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from merlin_simulator.archives.stores import FolderArchives
 from merlin_simulator.errors import PlatformFailed
-from merlin_simulator.same_origin import Hosts, make_same_origin
+from merlin_simulator.incoming import Hosts, make_same_origin
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

@@ -28,8 +28,9 @@ from merlin_simulator.control.production import MakeMachine, Wish
 from merlin_simulator.control.records import held, newest_time
 from merlin_simulator.errors import InvalidRequest, SimulatorError
 from merlin_simulator.hosting import Machine
+from merlin_simulator.incoming import Hosts
 from merlin_simulator.runners.kept import end_left, note
-from merlin_simulator.same_origin import Hosts
+from merlin_simulator.runners.processes import find_missing_container
 from merlin_simulator.watch.events import Event, EventLog, make_console, tell_event
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
     if options.instances_on == HERE:
         if options.registry is not None:
             raise InvalidRequest(f"--registry is for --instances-on {DOCKER}: nothing is pulled")
+        if options.container is None and (missing := find_missing_container()):
+            # All but instances works without.
+            print(f"{missing}, or take --instances-on {DOCKER}", file=sys.stderr)
         yield partial(_process, options.container)
         return
     if options.container is not None:

@@ -18,16 +18,20 @@ from merlin_simulator.archives.stores import SUFFIX, ArchiveStore, open_archives
 from merlin_simulator.assembly import Wanted, assemble
 from merlin_simulator.commands.options import read_rules
 from merlin_simulator.commands.serving import Failures, listen, make_url, serve_app
-from merlin_simulator.errors import SimulatorError
+from merlin_simulator.errors import PlatformFailed, SimulatorError
 from merlin_simulator.hosting import Endpoint
+from merlin_simulator.incoming import Hosts
 from merlin_simulator.instance.holdings import Budget
-from merlin_simulator.same_origin import Hosts
+from merlin_simulator.runners.processes import find_missing_container
 from merlin_simulator.watch.events import Event, EventLog, make_console
 
 
 def play(options: argparse.Namespace) -> int:
     """Until Ctrl-C or SIGTERM; 1 with one sentence where it cannot start."""
     try:
+        ours = not options.instance and options.container is None
+        if ours and (missing := find_missing_container()):
+            raise PlatformFailed(missing)
         store = open_archives(options.models, options.s3_endpoint_url)
         with ExitStack() as stack:
             listening = stack.enter_context(listen(options.host, options.port))

@@ -13,8 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from merlin_simulator.errors import PlatformFailed, SimulatorError
-from merlin_simulator.http_protocol import StrictProtocol
-from merlin_simulator.same_origin import Hosts, SameOriginApp
+from merlin_simulator.incoming import Hosts, SameOriginApp, StrictProtocol
 
 _logger = logging.getLogger(__name__)
 

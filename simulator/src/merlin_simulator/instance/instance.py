@@ -20,8 +20,7 @@ from merlin_simulator.instance.requests import (
     Invocation,
     StreamedAnswer,
 )
-from merlin_simulator.routing import Candidate
-from merlin_simulator.rules import Rules, WithoutMemory
+from merlin_simulator.rules import Candidate, Rules, WithoutMemory
 from merlin_simulator.watch.events import EventLog, Value
 from merlin_simulator.watch.state import InstanceState, InstanceView, ModelState
 

@@ -35,8 +35,7 @@ from merlin_simulator.planning.instances import (
     PlannedInstance,
     Work,
 )
-from merlin_simulator.routing import Candidate, route
-from merlin_simulator.rules import CacheSetting, Rules
+from merlin_simulator.rules import CacheSetting, Candidate, Rules, route
 
 #: A model whose requests overlap less than this is never asked for by four at once.
 _LEAST_BUSY = 0.02

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from merlin_simulator.instance.instance import Instance
@@ -22,6 +23,17 @@ _REPOSITORY = Path(__file__).parents[4]
 #: The repository that holds the container, too; None where the container is an installed package.
 #: Models search their container's directory, and site-packages have other packages than theirs.
 CHECKOUT = _REPOSITORY if (_REPOSITORY / "container/__main__.py").is_file() else None
+
+
+def find_missing_container() -> str | None:
+    """Why OUR_CONTAINER cannot be started, and what to do; None where it can."""
+    if CHECKOUT is not None or find_spec("container") is not None:
+        return None
+    return (
+        "no container to start: found no package `container`, neither in a checkout around the "
+        "simulator nor installed; give a command by --container, or install this project's: "
+        "pip install '.[server]' at the root of a checkout"
+    )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 import re
@@ -116,21 +115,14 @@ def filled(series: Series, times: Sequence[float], by: Value) -> Series:
     }
 
 
-def between(series: Series, times: Sequence[float], way: str) -> Series:
-    """REPEAT the value before; LINEAR: on the line from the value before to the one after."""
-    known, filled = sorted(series), dict[float, float]()
+def repeated(series: Series, times: Sequence[float]) -> Series:
+    """FILL(…, REPEAT): the value before."""
+    last: float | None = None
+    filled = dict[float, float]()
     for time in sorted({*times, *series}):
-        if time in series:
-            filled[time] = series[time]
-            continue
-        place = bisect.bisect(known, time)
-        before = known[place - 1] if place else None
-        after = known[place] if place < len(known) else None
-        if way == "REPEAT" and before is not None:
-            filled[time] = series[before]
-        elif way == "LINEAR" and before is not None and after is not None:
-            share = (time - before) / (after - before)
-            filled[time] = series[before] + share * (series[after] - series[before])
+        last = series.get(time, last)
+        if last is not None:
+            filled[time] = last
     return filled
 
 
@@ -150,38 +142,13 @@ def _reduced(reduce: Callable[[Sequence[float]], float]) -> Callable[[Value], Va
     return call
 
 
-def _changed(change: Callable[[float], float]) -> Callable[[Value], Value]:
-    """Every value of each series."""
-
-    def call(value: Value) -> Value:
-        if not isinstance(value, Mapping | tuple):
-            if not math.isfinite(value):
-                raise WrongExpression("A function was given a number that is too large.")
-            return change(value)
-        return each(value, lambda series: {time: change(one) for time, one in series.items()})
-
-    return call
-
-
-def _steps(change: Callable[[float, float], float]) -> Callable[[Value], Value]:
-    """change: of the difference to the value before, and of the seconds since."""
-
-    def step(series: Series) -> Series:
-        times = sorted(series)
-        return {
-            time: change(series[time] - series[before], time - before)
-            for before, time in itertools.pairwise(times)
-        }
-
-    return lambda value: each(value, step)
-
-
-def _running(series: Series) -> Series:
-    whole, sums = 0.0, dict[float, float]()
-    for time in sorted(series):
-        whole += series[time]
-        sums[time] = whole
-    return sums
+def _rate(series: Series) -> Series:
+    """Of each value: its difference to the one before, by the seconds since."""
+    times = sorted(series)
+    return {
+        time: (series[time] - series[before]) / (time - before)
+        for before, time in itertools.pairwise(times)
+    }
 
 
 def _if(condition: Value, then: Value, otherwise: Value) -> Value:
@@ -197,25 +164,13 @@ def _if(condition: Value, then: Value, otherwise: Value) -> Value:
     return chosen
 
 
-def _deviation(values: Sequence[float]) -> float:
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
-
-
-#: Each with the number of its arguments.
+#: Those of AWS's examples of policies and alarms, each with the number of its arguments.
 FUNCTIONS: Mapping[str, tuple[int, Callable[..., Value]]] = {
     "SUM": (1, _reduced(sum)),
     "AVG": (1, _reduced(lambda values: sum(values) / len(values))),
     "MIN": (1, _reduced(min)),
     "MAX": (1, _reduced(max)),
-    "STDDEV": (1, _reduced(_deviation)),
-    "DATAPOINT_COUNT": (1, _reduced(lambda values: float(len(values)))),
-    "ABS": (1, _changed(abs)),
-    "CEIL": (1, _changed(lambda value: float(math.ceil(value)))),
-    "FLOOR": (1, _changed(lambda value: float(math.floor(value)))),
-    "DIFF": (1, _steps(lambda difference, _: difference)),
-    "RATE": (1, _steps(lambda difference, seconds: difference / seconds)),
-    "RUNNING_SUM": (1, lambda value: each(value, _running)),
+    "RATE": (1, lambda value: each(value, _rate)),
     "IF": (3, _if),
 }
 
@@ -355,8 +310,7 @@ class _Reader:
         value = self.read(0)
         self._expect(",")
         by: Value | None = None
-        way = self._peek().upper()
-        if way in ("REPEAT", "LINEAR"):
+        if self._peek().upper() == "REPEAT":
             self._take()
         else:
             by = self.read(0)
@@ -364,9 +318,7 @@ class _Reader:
         times = self._given.times
         return each(
             value,
-            lambda series: (
-                filled(series, times, by) if by is not None else between(series, times, way)
-            ),
+            lambda series: filled(series, times, by) if by is not None else repeated(series, times),
         )
 
     def _listed(self, closing: str) -> list[Value]:

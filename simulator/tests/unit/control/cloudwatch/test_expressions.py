@@ -37,15 +37,11 @@ GIVEN = Given({"m1": M1, "m2": M2, "n": 4.0}, ["m1", "m2"], [0.0, 60.0, 120.0, 1
         ("m1 / SUM(m1)", {0.0: 1 / 6, 60.0: 1 / 3, 120.0: 0.5}),
         ("FILL(m1, 0)", {0.0: 10.0, 60.0: 20.0, 120.0: 30.0, 180.0: 0.0}),
         ("FILL(m2, REPEAT)", {0.0: 2.0, 60.0: 0.0, 120.0: 0.0, 180.0: 5.0}),
-        ("FILL(m2, LINEAR)", {0.0: 2.0, 60.0: 0.0, 120.0: 2.5, 180.0: 5.0}),
         ("FILL(m2, m1)", {0.0: 2.0, 60.0: 0.0, 120.0: 30.0, 180.0: 5.0}),
         ("IF(m1 > 15, m1, 0)", {0.0: 0.0, 60.0: 20.0, 120.0: 30.0}),
         ("IF(FILL(m2, 0) == 0, 1, 2)", {0.0: 2.0, 60.0: 1.0, 120.0: 1.0, 180.0: 2.0}),
         ("m1 / PERIOD(m1)", {0.0: 1 / 6, 60.0: 1 / 3, 120.0: 0.5}),
         ("RATE(m1)", {60.0: 1 / 6, 120.0: 1 / 6}),
-        ("DIFF(m1)", {60.0: 10.0, 120.0: 10.0}),
-        ("RUNNING_SUM(m1)", {0.0: 10.0, 60.0: 30.0, 120.0: 60.0}),
-        ("CEIL(m1 / 3)", {0.0: 4.0, 60.0: 7.0, 120.0: 10.0}),
     ],
 )
 def test_an_expressions_value(expression: str, value: Value) -> None:
@@ -62,6 +58,7 @@ def test_several_series_at_once() -> None:
     [
         ("m3 + 1", "names 'm3', and no query has that Id"),
         ("SEARCH('x', 'Sum', 60)", "calls SEARCH, which this simulator does not know"),
+        ("RUNNING_SUM(m1)", "it knows METRICS, FILL, PERIOD, AVG, IF, MAX, MIN, RATE, SUM."),
         ("m1 +", "ends in the middle"),
         ("(m1", "is missing"),
         ("m1 m2", "goes on at 'm2'"),
@@ -71,7 +68,6 @@ def test_several_series_at_once() -> None:
         ("RATE(3)", "was given a number"),
         ("IF(METRICS(), 1, 2)", "not several at once"),
         ("METRICS() + METRICS()", "several time series and several others"),
-        ("CEIL(1e999)", "too large"),
         ("(" * 2000 + "m1" + ")" * 2000, "nested too deeply"),
         ("-" * 2000 + "n", "nested too deeply"),
     ],
@@ -91,6 +87,6 @@ def test_lines_over_many_times_are_drawn_at_once() -> None:
     times = [60.0 * number for number in range(21_600)]
     given = Given({"m1": {one: one for one in times[::2]}}, ["m1"], times, 60)
     start = time.process_time()
-    value = evaluate("FILL(m1, LINEAR)", given)
+    value = evaluate("FILL(m1, REPEAT)", given)
     assert time.process_time() - start < 5
-    assert value == pytest.approx({one: one for one in times[:-1]})
+    assert value == pytest.approx({one: one - one % 120 for one in times})
