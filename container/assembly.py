@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from container import limits
-from container.background import lasting
+from container.background import restart_for_ever
 from container.constants import Constants
 from container.errors import SingleModelUnusable
 from container.health import HealthCheck
@@ -31,9 +31,9 @@ from container.warm.predictors import find_predictors
 from container.workflows.table_process import TableProcesses
 from ensemble_tools import Choices, Compile, EnsembleToolsError, Limits, Rewrite, read_repository
 from serve.errors import ServeError
-from serve.http.app import multi_model_app, single_model_app
+from serve.http.app import make_multi_model_app, make_single_model_app
 from serve.http.connections import Connections
-from serve.http.invoke_protocol import invocation_protocol, invoked_model, is_invocations
+from serve.http.invoke_protocol import find_invoked_model, is_invocations, make_invocation_protocol
 from serve.http.routes import ModelRoutes, PingRoute
 from serve.invoke.bodies import Bodies
 from serve.invoke.failures import Failures
@@ -88,7 +88,7 @@ class Container:
         traces: str | None = None,
     ) -> None:
         self._settings, self._constants = settings, constants
-        self._single_model = None if settings.multi_model else _single_model_name(settings)
+        self._single_model = None if settings.multi_model else _name_single_model(settings)
         self._rooms = WaitingRooms(
             limits.waiting(settings), streams=settings.inference_type == "generate_stream"
         )
@@ -134,8 +134,8 @@ class Container:
             self._registry,
             self.triton,
             hosting,
-            self._lifecycle_settings(serving_repository, models, warm, gpus),
-            _admission(self._registry, settings, gpus, serving_repository, self.revival.renew),
+            self._make_lifecycle_settings(serving_repository, models, warm, gpus),
+            _make_admission(self._registry, settings, gpus, serving_repository, self.revival.renew),
             telemetry,
         )
         self._invocation = Invocation(
@@ -146,7 +146,7 @@ class Container:
             limits.invoke_timeout(settings),
             Bodies(
                 settings.inference_type == "infer",
-                _translation(settings),
+                _make_translation(settings),
                 self._crowd.limits.largest_body,
                 limits.TRANSLATE_JSON_FROM,
             ),
@@ -159,7 +159,7 @@ class Container:
             ),
         )
 
-    def _lifecycle_settings(
+    def _make_lifecycle_settings(
         self, serving_repository: Path, models: Callable[[], ModelsPython], warm: bool, gpus: int
     ) -> LifecycleSettings:
         settings, most = self._settings, read_machine_limits(gpus=gpus)
@@ -193,11 +193,11 @@ class Container:
     def listen(self, listener: socket.socket, backlog: int) -> asyncio.Future[None]:
         """Answer what comes to this socket, which listens already; ends after `stop`."""
         config = uvicorn.Config(
-            self._app(),
+            self._make_app(),
             log_config=None,
             access_log=False,
             lifespan="off",
-            http=self._protocol(),
+            http=self._make_protocol(),
             ws="none",
             loop="none",
             server_header=False,
@@ -208,7 +208,7 @@ class Container:
         )
         self._server = _Server(config)
         self._answering = asyncio.ensure_future(self._server.serve(sockets=[listener]))
-        self._watching = asyncio.ensure_future(lasting("connections", self._crowd.watch))
+        self._watching = asyncio.ensure_future(restart_for_ever("connections", self._crowd.watch))
         return self._answering
 
     async def after_start(self) -> None:
@@ -216,8 +216,8 @@ class Container:
         if self._single_model is not None:
             await self._load_single_model(self._single_model)
         beside = [
-            lasting("memory", lambda: trim_forever(lambda: self._invocation.count)),
-            lasting("orphans", bury_orphans),
+            restart_for_ever("memory", lambda: trim_forever(lambda: self._invocation.count)),
+            restart_for_ever("orphans", bury_orphans),
         ]
         await asyncio.gather(*beside, *self.observability.running())
 
@@ -243,19 +243,19 @@ class Container:
         await self.triton.close()  # tritonserver waits for connections that are open
         self.observability.send_last_traces()
 
-    def _app(self) -> ASGIApp:
-        ping, metrics = PingRoute(self._health_check()), self.observability.metrics_path()
+    def _make_app(self) -> ASGIApp:
+        ping, metrics = PingRoute(self._make_health_check()), self.observability.metrics_path()
         if self._single_model is not None:
-            return single_model_app(ping, metrics)
-        return multi_model_app(ping, ModelRoutes(self._registry, self._lifecycle), metrics)
+            return make_single_model_app(ping, metrics)
+        return make_multi_model_app(ping, ModelRoutes(self._registry, self._lifecycle), metrics)
 
-    def _protocol(self) -> type[asyncio.Protocol]:
+    def _make_protocol(self) -> type[asyncio.Protocol]:
         """What answers invocations, in front of the app."""
         name = self._single_model
-        model_of: Callable[[bytes], str | None] = invoked_model
+        model_of: Callable[[bytes], str | None] = find_invoked_model
         if name is not None:
             model_of = lambda url: name if is_invocations(url) else None  # noqa: E731
-        return invocation_protocol(
+        return make_invocation_protocol(
             self._invocation,
             model_of,
             self._crowd,
@@ -263,7 +263,7 @@ class Container:
             self.observability.telemetry,
         )
 
-    def _health_check(self) -> HealthCheck:
+    def _make_health_check(self) -> HealthCheck:
         """What /ping asks: tritonserver's liveness, or the readiness of the single model.
 
         And whether it can serve anybody. tritonserver's own readiness is asked by nobody: from
@@ -296,7 +296,7 @@ class Container:
             raise SingleModelUnusable.failed(name, str(error)) from error
 
 
-def _admission(
+def _make_admission(
     registry: Registry,
     settings: Settings,
     gpus: int,
@@ -320,7 +320,7 @@ def _models_side(models: ModelsPython, unread: Callable[[str], str]) -> ModelsSi
     )
 
 
-def _translation(settings: Settings) -> Translation | None:
+def _make_translation(settings: Settings) -> Translation | None:
     """None where JSON goes to tritonserver as it comes."""
     threshold_bytes = settings.translate_json_from
     infers = settings.inference_type == "infer"
@@ -339,7 +339,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _single_model_name(settings: Settings) -> str:
+def _name_single_model(settings: Settings) -> str:
     """The model of a single-model endpoint (upstream's serve script has the same rule).
 
     Raises SingleModelUnusable unless it is named or the only one.

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 _AGAIN_S = 2.0
 
 
-async def lasting(
+async def restart_for_ever(
     name: str, work: Callable[[], Awaitable[None]], again_s: float = _AGAIN_S
 ) -> None:
     """Do the work until it returns; what it raises is logged once, and it begins anew."""

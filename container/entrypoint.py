@@ -45,10 +45,10 @@ from container.settings import Settings, read_alone, read_settings
 from container.start_line import describe_open_apis, describe_start
 from container.telemetry.outside import OutsideCounts
 from container.traces_endpoint import find_traces_endpoint, hide_secrets, wants_grpc
-from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
-from container.tritonserver.runtime import ModelsPython, find_runtime, python_on_path
+from container.tritonserver.runtime import ModelsPython, find_python_on_path, find_runtime
 from container.warm import Surroundings, WarmInterpreters
 from container.work_dir import work_dir as make_work_dir
 from serve.threads import run_in_daemon_thread
@@ -97,7 +97,7 @@ def serve(
         run = _Run(
             settings, environment, constants or Constants(), descriptors, sink, hardware, root
         )
-        uvloop.run(run.from_start_to_stop())
+        uvloop.run(run.run_to_the_stop())
         log.info("stopped", extra={"signal": run.stop.signal})
     except ContainerError as error:
         sink.flush(FLUSH_S)  # what is left of the log before it, if anybody reads on
@@ -144,22 +144,22 @@ class _Run:
         self._warm = settings.warm != "off" and not hardware.gpus
         self.stop = _Stop()
         self._models = ModelsPython()
-        self._access = TritonAccess.fresh()
-        self._shm_prefix = shm_prefix_for(os.getpid(), secrets.token_hex(4))
+        self._access = TritonAccess.make_secret()
+        self._shm_prefix = name_shm_prefix(os.getpid(), secrets.token_hex(4))
         self._container: Container | None = None
         self._process: TritonProcess | None = None
         self._interpreters: WarmInterpreters | None = None
         self._surroundings: Surroundings | None = None
 
-    async def from_start_to_stop(self) -> None:
+    async def run_to_the_stop(self) -> None:
         """Serve until a signal comes or tritonserver cannot be kept alive."""
         settings, stop = self._settings, self.stop
         stop.listen()
         async with AsyncExitStack() as ending:
             work_dir = ending.enter_context(
-                make_work_dir(_temporary(self._environment), self._shm_prefix)
+                make_work_dir(_choose_temporary(self._environment), self._shm_prefix)
             )
-            _serving_repository(work_dir).mkdir()
+            _make_serving_repository(work_dir).mkdir()
             ports = choose_ports(settings)
             listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
             ending.callback(self._end_interpreters)  # when no tritonserver is left
@@ -169,12 +169,12 @@ class _Run:
             traces = self._tell_of_traces()
             make = await run_in_daemon_thread(_import_assembly, "imports")
             gc.freeze()  # what was imported stays: no collection need look through it
-            self._name_models_in_log(_serving_repository(work_dir))
+            self._name_models_in_log(_make_serving_repository(work_dir))
             container = self._container = make(
                 settings,
                 self._hardware.gpus,
                 ports,
-                _serving_repository(work_dir),
+                _make_serving_repository(work_dir),
                 lambda: self._models,
                 self._warm,
                 self._access,
@@ -253,7 +253,7 @@ class _Run:
             self._settings,
             runtime,
             ports,
-            _serving_repository(work_dir),
+            _make_serving_repository(work_dir),
             self._environment,
             gpu_count=self._hardware.gpus,
             shm_prefix=self._shm_prefix,
@@ -267,7 +267,7 @@ class _Run:
         if self._interpreters is not None:
             python = runtime.backend_python
             self._surroundings = Surroundings(
-                python.executable if python else python_on_path(command.env),
+                python.executable if python else find_python_on_path(command.env),
                 runtime.backend_directory / "python/triton_python_backend_utils.py",
                 command.env,
                 self._descriptors,
@@ -362,13 +362,13 @@ class _Stop:
         self.asked.set()
 
 
-def _temporary(environment: Mapping[str, str]) -> Path | None:
+def _choose_temporary(environment: Mapping[str, str]) -> Path | None:
     """What TMPDIR says. Python's tempfile takes /tmp where TMPDIR cannot be written to."""
     configured = environment.get("TMPDIR")
     return Path(configured).absolute() if configured else None
 
 
-def _serving_repository(work_dir: Path) -> Path:
+def _make_serving_repository(work_dir: Path) -> Path:
     return work_dir / "serving"
 
 

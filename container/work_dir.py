@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _PREFIX = "serve-"
 _LOCK = "lock"
-#: What a lock says: command.shm_prefix_for. Anybody may have written it.
+#: What a lock says: command.name_shm_prefix. Anybody may have written it.
 _SHM_PREFIX = re.compile(r"serve_\d{1,10}_[0-9a-f]{8}_", re.ASCII)
 _LONGEST = 64
 

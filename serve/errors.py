@@ -25,7 +25,7 @@ ServeError
 
 from __future__ import annotations
 
-from serve.limit import named, setting_of, with_its_setting
+from serve.limit import add_setting, name_setting, named
 
 
 class ServeError(Exception):
@@ -58,7 +58,7 @@ class BodyTooLarge(BadRequest):
     """
 
     def __init__(self, found: str, most: int, instead: str = "") -> None:
-        super().__init__("the body", found, f"at most {with_its_setting(most)}{instead}")
+        super().__init__("the body", found, f"at most {add_setting(most)}{instead}")
 
 
 class HeaderTooLarge(BadRequest):
@@ -160,7 +160,7 @@ class TritonTimeout(TritonError):
     """Something took too long; limit_s: a TimeLimit if a setting says it."""
 
     def __init__(self, what: str, limit_s: float) -> None:
-        setting = setting_of(limit_s)
+        setting = name_setting(limit_s)
         remedy = f"; raise {setting} if it may take that long" if setting else ""
         super().__init__(f"{what} took longer than {limit_s:.3g} s{remedy}")
 

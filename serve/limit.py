@@ -34,17 +34,17 @@ class TimeLimit(float):
         return limit
 
 
-def setting_of(limit: float) -> str:
+def name_setting(limit: float) -> str:
     """The setting that a number comes from; empty for a plain one."""
     return limit.setting if isinstance(limit, (Limit, TimeLimit)) else ""
 
 
 def named(limit: float) -> str:
     """` (SETTING)`, as it stands in a sentence behind the number; empty for a plain one."""
-    setting = setting_of(limit)
+    setting = name_setting(limit)
     return f" ({setting})" if setting else ""
 
 
-def with_its_setting(most: int) -> str:
+def add_setting(most: int) -> str:
     """`64 bytes (SETTING)`, or the number alone where no setting says it."""
     return f"{most} bytes{named(most)}"

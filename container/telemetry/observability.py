@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from container import __version__
-from container.background import lasting
+from container.background import restart_for_ever
 from container.ports import Ports
 from container.settings import Settings
 from container.telemetry.cloudwatch import MetricsPublisher
@@ -95,11 +95,11 @@ class Observability:
         """What runs for as long as the container does."""
         metrics = self._metrics
         if metrics is not None:
-            yield lasting("lag", lambda: watch_lag(metrics.late))
-            yield lasting("departed models", self._forget_departed)
-            yield lasting("models' memory", lambda: self._memory.run(self._loaded_names))
+            yield restart_for_ever("lag", lambda: watch_lag(metrics.late))
+            yield restart_for_ever("departed models", self._forget_departed)
+            yield restart_for_ever("models' memory", lambda: self._memory.run(self._loaded_names))
         if self._publisher is not None:
-            yield lasting("metrics", self._publisher.run)
+            yield restart_for_ever("metrics", self._publisher.run)
 
     async def publish_last(self) -> None:
         """What CloudWatch has not been told yet, for a bounded time; nothing is answered any more.

@@ -113,19 +113,19 @@ def build_command(
     argv = (
         str(runtime.executable),
         f"--model-repository={serving_repository}",
-        *_control(settings),
-        *_listening(settings, ports),
+        *_make_control_options(settings),
+        *_make_listening_options(settings, ports),
         *_where_known(settings, runtime, ports),
-        *_backends(settings, runtime, shm_prefix),
-        *_logging(settings),
-        *_gpu_limits(settings.model_load_gpu_limit, gpu_count),
-        *(_restrictions(settings, runtime, access) if access else ()),
-        *_traces(settings, runtime, find_traces_endpoint(environment)),
+        *_make_backend_options(settings, runtime, shm_prefix),
+        *_make_log_options(settings),
+        *_make_gpu_limits(settings.model_load_gpu_limit, gpu_count),
+        *(_make_restrictions(settings, runtime, access) if access else ()),
+        *_make_trace_options(settings, runtime, find_traces_endpoint(environment)),
         *settings.additional_args,
     )
     seen = show_to_models(environment, settings.model_environment)
     hidden = (access.control, access.inference) if access else ()
-    child = _environment(runtime, seen)
+    child = _make_environment(runtime, seen)
     _lead(child, "LD_LIBRARY_PATH", cuda_compat)
     if settings.intra_op_threads:
         child |= {name: str(settings.intra_op_threads) for name in THREADS if name not in child}
@@ -144,12 +144,12 @@ def exit_timeout_s(shutdown_timeout: float) -> int:
     return max(1, int(shutdown_timeout * EXIT_SHARE))
 
 
-def shm_prefix_for(process_id: int, token: str) -> str:
+def name_shm_prefix(process_id: int, token: str) -> str:
     """A name that no other container on this machine has; the token tells apart equal ids."""
     return f"serve_{process_id}_{token}_"
 
 
-def _control(settings: Settings) -> Iterator[str]:
+def _make_control_options(settings: Settings) -> Iterator[str]:
     yield "--model-control-mode=explicit"
     yield f"--model-namespacing={settings.model_namespacing}"
     yield "--strict-readiness=false"  # one model that failed must not make the server unready
@@ -158,7 +158,7 @@ def _control(settings: Settings) -> Iterator[str]:
     yield f"--exit-timeout-secs={exit_timeout_s(settings.shutdown_timeout)}"
 
 
-def _listening(settings: Settings, ports: Ports) -> Iterator[str]:
+def _make_listening_options(settings: Settings, ports: Ports) -> Iterator[str]:
     yield f"--http-address={LOOPBACK}"
     yield f"--http-port={ports.http}"
     yield f"--http-thread-count={settings.thread_count}"
@@ -184,7 +184,9 @@ def _where_known(settings: Settings, runtime: TritonRuntime, ports: Ports) -> It
         yield f"--metrics-config={HISTOGRAMS}=true"
 
 
-def _backends(settings: Settings, runtime: TritonRuntime, shm_prefix: str) -> Iterator[str]:
+def _make_backend_options(
+    settings: Settings, runtime: TritonRuntime, shm_prefix: str
+) -> Iterator[str]:
     yield f"--backend-directory={runtime.backend_directory}"
     if runtime.cache_directory:
         yield f"--cache-directory={runtime.cache_directory}"
@@ -201,14 +203,14 @@ def _backends(settings: Settings, runtime: TritonRuntime, shm_prefix: str) -> It
         yield f"--buffer-manager-thread-count={settings.buffer_manager_thread_count}"
 
 
-def _logging(settings: Settings) -> Iterator[str]:
+def _make_log_options(settings: Settings) -> Iterator[str]:
     for kind in ("verbose", "info", "warning", "error"):
         value = getattr(settings, f"log_{kind}")
         if value is not None:
             yield f"--log-{kind}={value}"
 
 
-def _restrictions(
+def _make_restrictions(
     settings: Settings, runtime: TritonRuntime, access: TritonAccess
 ) -> Iterator[str]:
     """The APIs that are shut; tritonserver takes each in one group only.
@@ -228,7 +230,9 @@ def _restrictions(
         yield f"--{GRPC_RESTRICTED}={shut}:{GRPC_KEY}={access.control}"
 
 
-def _traces(settings: Settings, runtime: TritonRuntime, endpoint: str | None) -> Iterator[str]:
+def _make_trace_options(
+    settings: Settings, runtime: TritonRuntime, endpoint: str | None
+) -> Iterator[str]:
     """Spans of its own, of what bears a traceparent and of nothing else: so says a rate of 0.
 
     Left to the additional arguments if they say a word about tracing. An endpoint with a password
@@ -263,22 +267,22 @@ def _forwards_access(arguments: Sequence[str]) -> bool:
     return False
 
 
-def _gpu_limits(limit: float | None, gpu_count: int) -> Iterator[str]:
+def _make_gpu_limits(limit: float | None, gpu_count: int) -> Iterator[str]:
     if limit is not None:
         for gpu in range(gpu_count):
             yield f"--model-load-gpu-limit={gpu}:{limit:g}"
 
 
-def _environment(runtime: TritonRuntime, environment: Mapping[str, str]) -> dict[str, str]:
+def _make_environment(runtime: TritonRuntime, environment: Mapping[str, str]) -> dict[str, str]:
     child = {name: value for name, value in environment.items() if name not in OUR_PYTHON}
     _lead(child, "PATH", runtime.bin_path, without=_own_bins(runtime, environment))
     _lead(child, "LD_LIBRARY_PATH", runtime.library_path)
-    if path := _python_path(runtime, child.pop("PYTHONPATH", "")):
+    if path := _make_python_path(runtime, child.pop("PYTHONPATH", "")):
         child["PYTHONPATH"] = path
     return child
 
 
-def _python_path(runtime: TritonRuntime, path: str) -> str:
+def _make_python_path(runtime: TritonRuntime, path: str) -> str:
     """The image's PYTHONPATH, in which its backends may have packages (DALI's has), without ours.
 
     Where another Python than the image's runs the models, the packages of the image's go, too: they

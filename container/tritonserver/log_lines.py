@@ -60,7 +60,7 @@ class TritonLines:
     def read(self, line: str) -> TritonLine | None:
         """The line, without its end; None for one that says nothing. Never raises."""
         head = _HEAD.fullmatch(line)
-        message = _unquoted(head["words"]) if head else line
+        message = _unquote(head["words"]) if head else line
         block = self._above
         if head or not message.strip():
             ends_open = head is not None and (not message.strip() or message.rstrip().endswith(":"))
@@ -78,7 +78,7 @@ class TritonLines:
         return TritonLine(level, source, at, self.find_model(message, False), message)
 
 
-def _unquoted(message: str) -> str:
+def _unquote(message: str) -> str:
     """What stands in the quotes of newer versions, its escapes read."""
     if len(message) < 2 or not message.startswith('"') or not message.endswith('"'):
         return message

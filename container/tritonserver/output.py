@@ -170,7 +170,7 @@ class TritonOutput:
         if not self._sink.has_room(Lane.CHILD) or not self._allowed.take(count):
             self._sink.drop(count, lane=Lane.CHILD)
             return
-        output = b"".join(_as_json(data.split(b"\n")[:-1], self._lines))
+        output = b"".join(_to_json(data.split(b"\n")[:-1], self._lines))
         if output:
             self._sink.put(output, lane=Lane.CHILD)
 
@@ -200,7 +200,7 @@ class _Allowance:
         return True
 
 
-def _as_json(lines: Iterable[bytes], reader: TritonLines) -> Iterable[bytes]:
+def _to_json(lines: Iterable[bytes], reader: TritonLines) -> Iterable[bytes]:
     now = time.time()
     for raw in lines:
         line = reader.read(raw.decode(errors="backslashreplace").rstrip("\r"))

@@ -212,7 +212,7 @@ class TritonProcess:
             return
         exited = asyncio.ensure_future(child.wait())
         try:
-            end = await self._until_live(exited)
+            end = await self._wait_until_live(exited)
             if end is _End.DONE:
                 end = await self._while_live(exited, first)
             if end is _End.STOP:
@@ -262,7 +262,7 @@ class TritonProcess:
         log.info("tritonserver started", extra={"pid": self._child.pid})
         return self._child
 
-    async def _until_live(self, exited: asyncio.Future[int]) -> _End:
+    async def _wait_until_live(self, exited: asyncio.Future[int]) -> _End:
         end = await self._during(self._probe(), exited, self._start_timeout_s)
         if end is _End.DONE:
             self._hide_secrets()

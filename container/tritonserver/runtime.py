@@ -30,7 +30,7 @@ from container.tritonserver.stub import (
     STUB,
     check_numpy,
     check_python,
-    installed_numpy,
+    find_installed_numpy,
     python_of,
     read_version,
 )
@@ -176,19 +176,19 @@ def find_runtime(
 
     Blocks: it starts the backend's interpreter once. Raises RuntimeNotFound or RuntimeUnusable.
     """
-    executable = locate_tritonserver(settings.triton_server, environment)
+    executable = find_tritonserver(settings.triton_server, environment)
     root = executable.parent.parent
     from_wheel = (root / "python_backend_stubs").is_dir()
-    python = _backend_python(settings.backend_python, environment, needed=from_wheel)
+    python = _find_backend_python(settings.backend_python, environment, needed=from_wheel)
     python_based = supports_python_based_backends(root)
     stand_ins = _stand_ins(root, python_based)
     overlay = work_dir / "runtime"
     if from_wheel:
         assert python is not None
-        backends = _wheel_overlay(overlay, root, python, stand_ins)
+        backends = _make_wheel_overlay(overlay, root, python, stand_ins)
     else:
         check_stub(root / "backends/python" / STUB, python, environment)
-        backends = _plain_overlay(overlay, root, stand_ins) if stand_ins else root / "backends"
+        backends = _make_plain_overlay(overlay, root, stand_ins) if stand_ins else root / "backends"
     apart = () if _names_regions_apart(root) else stand_ins
     for name in stand_ins:
         if name in apart:
@@ -206,7 +206,7 @@ def find_runtime(
         backend_python=python,
         stand_ins=stand_ins,
         configured_apart=apart,
-        restricts=restricting_flags(executable),
+        restricts=find_restricting_flags(executable),
         knows=_known(executable, root),
         traces=find_traces_endpoint(environment) is not None and _contains(executable, TRACEPARENT),
         version=read_version(root),
@@ -214,13 +214,13 @@ def find_runtime(
     )
 
 
-def locate_tritonserver(configured: Path | None, environment: Mapping[str, str]) -> Path:
+def find_tritonserver(configured: Path | None, environment: Mapping[str, str]) -> Path:
     """The program, with symbolic links resolved, so that its neighbours are found.
 
     Raises RuntimeNotFound, which names every place.
     """
     searched: list[str] = []
-    for place, path in _places(configured, environment):
+    for place, path in _find_places(configured, environment):
         searched.append(place)
         if path and path.is_file() and os.access(path, os.X_OK):
             return path.resolve()
@@ -232,7 +232,7 @@ def own_environment_bin() -> Path | None:
     return Path(sys.prefix) / "bin" if sys.prefix != sys.base_prefix else None
 
 
-def _places(
+def _find_places(
     configured: Path | None, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, Path | None]]:
     if configured:  # it was asked for: nothing else will do
@@ -246,7 +246,7 @@ def _places(
         yield str(path), path
 
 
-def _backend_python(
+def _find_backend_python(
     configured: Path | None, environment: Mapping[str, str], *, needed: bool
 ) -> BackendPython | None:
     """The configured interpreter, else the first of the default ones.
@@ -258,10 +258,10 @@ def _backend_python(
     for default in (MERLIN_PYTHON, SMALL_PYTHON):
         if default.exists():
             return ask_interpreter(default)
-    return ask_interpreter(python_on_path(environment)) if needed else None
+    return ask_interpreter(find_python_on_path(environment)) if needed else None
 
 
-def python_on_path(environment: Mapping[str, str]) -> Path:
+def find_python_on_path(environment: Mapping[str, str]) -> Path:
     """python3 on PATH, but not our own server's; raises RuntimeUnusable."""
     program = _find_python(environment)
     if not program:
@@ -298,7 +298,7 @@ def ask_interpreter(executable: Path) -> BackendPython:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         # Only now: access(2) knows no capabilities, by which a program may be run.
         is_there = shutil.which(executable) or os.path.exists(executable)
-        ran = f"it did not run ({_last_words(error)})"
+        ran = f"it did not run ({_read_last_words(error)})"
         reason = ran if is_there else "there is no such program"
         raise RuntimeUnusable(subject, reason, remedy) from error
     packages: dict[str, str] = dict(facts["packages"])
@@ -315,7 +315,7 @@ def ask_interpreter(executable: Path) -> BackendPython:
     )
 
 
-def _last_words(error: Exception) -> str:
+def _read_last_words(error: Exception) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
         return f"no answer in {error.timeout:g} s"
     if isinstance(error, subprocess.CalledProcessError):
@@ -354,10 +354,10 @@ def supports_python_based_backends(root: Path) -> bool:
 
     It tells its version only when it runs, so its library is searched (about 20 ms).
     """
-    return any(_contains(path, PYTHON_BASED) for path in _libraries(root))
+    return any(_contains(path, PYTHON_BASED) for path in _list_libraries(root))
 
 
-def _libraries(root: Path) -> list[Path]:
+def _list_libraries(root: Path) -> list[Path]:
     wheel, image = root.parent.parent / WHEEL_LIBRARIES, root / "lib"
     return [*wheel.glob("libtritonserver*.so*"), *image.glob("libtritonserver*.so*")]
 
@@ -367,7 +367,7 @@ def _names_regions_apart(root: Path) -> bool:
     return library.is_file() and _contains(library, OWN_REGIONS)
 
 
-def restricting_flags(executable: Path) -> frozenset[str]:
+def find_restricting_flags(executable: Path) -> frozenset[str]:
     """Which flags that shut APIs this tritonserver has.
 
     Asking it (`--help`) takes 0.1 s; its program holds the names of its flags, and is searched
@@ -379,7 +379,7 @@ def restricting_flags(executable: Path) -> frozenset[str]:
 
 def _known(executable: Path, root: Path) -> frozenset[str]:
     """What else this tritonserver knows, looked up as restricting_flags."""
-    flags, library = [executable], _libraries(root)
+    flags, library = [executable], _list_libraries(root)
     places = {CLIENT_SHM: flags, MAX_INPUT: flags, HISTOGRAMS: library}
     return frozenset(
         word
@@ -395,7 +395,7 @@ def _contains(path: Path, pattern: re.Pattern[bytes]) -> bool:
         return pattern.search(content) is not None
 
 
-def _wheel_overlay(
+def _make_wheel_overlay(
     overlay: Path, root: Path, python: BackendPython, stand_ins: Collection[str]
 ) -> Path:
     """The wheel's backends with the stub of this Python beside them, in the wheel's own layout.
@@ -414,7 +414,7 @@ def _wheel_overlay(
         )
     check_numpy(stub, python.executable, python.numpy)
     backends = overlay / "pytriton/tritonserver/backends"
-    _fresh(overlay, backends)
+    _make_directory(overlay, backends)
     (overlay / WHEEL_LIBRARIES).symlink_to(root.parent.parent / WHEEL_LIBRARIES)
     _link_backends(root, backends, but={"python", *stand_ins})
     (backends / "python").mkdir()
@@ -425,15 +425,15 @@ def _wheel_overlay(
     return backends
 
 
-def _plain_overlay(overlay: Path, root: Path, stand_ins: Collection[str]) -> Path:
+def _make_plain_overlay(overlay: Path, root: Path, stand_ins: Collection[str]) -> Path:
     """The runtime's own backends, each as a link, with room for ours beside them."""
     backends = overlay / "backends"
-    _fresh(overlay, backends)
+    _make_directory(overlay, backends)
     _link_backends(root, backends, but=stand_ins)
     return backends
 
 
-def _fresh(overlay: Path, backends: Path) -> None:
+def _make_directory(overlay: Path, backends: Path) -> None:
     shutil.rmtree(overlay, ignore_errors=True)  # left by a container that was killed
     backends.mkdir(parents=True)
 
@@ -456,4 +456,4 @@ def check_stub(stub: Path, python: BackendPython | None, environment: Mapping[st
         check_python(stub, python.executable, python.version)
         check_numpy(stub, python.executable, python.numpy)
     elif (own := _find_python(environment)) and (version := python_of(stub)):
-        check_numpy(stub, own, installed_numpy(own, version))
+        check_numpy(stub, own, find_installed_numpy(own, version))

@@ -33,7 +33,7 @@ def reads_numpy_2(stub: Path) -> bool:
     return _NUMPY_2 in content or _NUMPY_1 not in content
 
 
-def installed_numpy(executable: Path, version: str) -> str:
+def find_installed_numpy(executable: Path, version: str) -> str:
     """numpy's version in the folders of an interpreter that is not run; empty where none is found.
 
     version: the interpreter's, as `3.11`. The folders are those of a virtual environment, of an

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from container.background import lasting
+from container.background import restart_for_ever
 from container.machine.die_with_parent import die_with_parent
 from container.warm.libraries import LIBRARIES, Library
 
@@ -87,7 +87,7 @@ class WarmInterpreters:
         preloaded = set(preload)
         for library in LIBRARIES.values():
             keep = partial(self._keep, library, surroundings, library.name in preloaded)
-            self._keeping.append(asyncio.ensure_future(lasting("warm interpreters", keep)))
+            self._keeping.append(asyncio.ensure_future(restart_for_ever("warm interpreters", keep)))
 
     def end(self) -> None:
         """Kill those that run, with what they have forked, and close the sockets.

@@ -33,11 +33,11 @@ class MetricsPath:
     route: MetricsRoute
 
 
-def multi_model_app(
+def make_multi_model_app(
     ping: PingRoute, models: ModelRoutes, metrics: MetricsPath | None = None
 ) -> ASGIApp:
     """The multi-model contract (AWS, "Custom container contract for multi-model endpoints")."""
-    app = _app(ping, metrics, _MULTI_MODEL_CALLS)
+    app = _make_app(ping, metrics, _MULTI_MODEL_CALLS)
     app.add_api_route("/models", models.load_model, methods=["POST"])
     app.add_api_route("/models", models.list_models, methods=["GET"])
     app.add_api_route("/models/{model_name}", models.get_model, methods=["GET"])
@@ -46,9 +46,9 @@ def multi_model_app(
     return app
 
 
-def single_model_app(ping: PingRoute, metrics: MetricsPath | None = None) -> ASGIApp:
+def make_single_model_app(ping: PingRoute, metrics: MetricsPath | None = None) -> ASGIApp:
     """The single-model contract (AWS, "Use your own inference code with hosting services")."""
-    app = _app(ping, metrics, _SINGLE_MODEL_CALLS)
+    app = _make_app(ping, metrics, _SINGLE_MODEL_CALLS)
     app.router.routes.append(Route("/invocations", _invoke, methods=["POST"]))
     return app
 
@@ -58,7 +58,7 @@ async def _invoke(_: Request) -> Response:
     raise NotImplementedError("an invocation came behind invoke_protocol")
 
 
-def _app(ping: PingRoute, metrics: MetricsPath | None, calls: str) -> FastAPI:
+def _make_app(ping: PingRoute, metrics: MetricsPath | None, calls: str) -> FastAPI:
     on_http_error = OnHttpError(calls)
     app = FastAPI(
         title="SageMaker serving container for NVIDIA Merlin",

@@ -26,7 +26,7 @@ from serve.errors import (
     shortened,
 )
 from serve.http.connections import BESIDE_S, Connections
-from serve.http.error_responses import error_answer
+from serve.http.error_responses import make_error_answer
 from serve.http.request_bounds import (
     LARGEST_HEAD,
     LARGEST_LINE,
@@ -39,7 +39,7 @@ from serve.http.request_bounds import (
     head_without_upgrade,
     no_request,
 )
-from serve.http.sockets import TCP_CLOSE, TCP_CLOSE_WAIT, tcp_state, unread_bytes
+from serve.http.sockets import TCP_CLOSE, TCP_CLOSE_WAIT, count_unread_bytes, read_tcp_state
 
 _log = logging.getLogger(__name__)
 
@@ -376,8 +376,8 @@ class BoundedProtocol(HttpToolsProtocol):
     @property
     def idle_since(self) -> float | None:
         """Since when nothing is asked; None while something is."""
-        asked = self.stage in (Stage.HEAD, Stage.BODY) or self._owes()
-        return None if asked else self._quiet_since
+        is_asked = self.stage in (Stage.HEAD, Stage.BODY) or self._owes()
+        return None if is_asked else self._quiet_since
 
     @property
     def has_asked(self) -> bool:
@@ -400,7 +400,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def is_under_way(self, now: float) -> bool:
         """Whether a first request lies unread (a system call), or its caller reads an answer."""
         if self.answering is None:
-            return unread_bytes(self.transport) > 0
+            return count_unread_bytes(self.transport) > 0
         return self._has_unsent() and now - self._quiet_since < self.crowd.limits.linger_s
 
     def make_way(self) -> None:
@@ -432,7 +432,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._stuck_since is not None and now - self._stuck_since > self._patience():
             self.transport.abort()
         elif self.flow.read_paused and self._owes():
-            if not self._doubted and tcp_state(self.transport) in (TCP_CLOSE, TCP_CLOSE_WAIT):
+            if not self._doubted and read_tcp_state(self.transport) in (TCP_CLOSE, TCP_CLOSE_WAIT):
                 self._doubt()
             if self._reading_since is not None:
                 self._reading_since = now  # it is us who do not read
@@ -473,16 +473,16 @@ class BoundedProtocol(HttpToolsProtocol):
         self.loop.call_later(_ASKED_AGAIN_S, self._ask)
 
     def _look_whether_gone(self) -> None:
-        if not self.transport.is_closing() and tcp_state(self.transport) == TCP_CLOSE:
+        if not self.transport.is_closing() and read_tcp_state(self.transport) == TCP_CLOSE:
             self.transport.abort()
 
 
-def _quoted(found: bytes) -> str:
-    return shortened(found.decode("latin-1"))
+def _quoted(raw: bytes) -> str:
+    return shortened(raw.decode("latin-1"))
 
 
 def _write_error(error: ServeError) -> bytes:
-    status, headers, body = error_answer(error)
+    status, headers, body = make_error_answer(error)
     lines = [STATUS_LINE[status], *(b"%s: %s\r\n" % header for header in headers)]
     lines.append(b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
     return b"".join([*lines, body])

@@ -30,7 +30,7 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from serve.http.messages import error_body
+from serve.http.messages import write_error_body
 from serve.telemetry.record import target_model
 
 _log = logging.getLogger(__name__)
@@ -77,17 +77,21 @@ _JSON = (b"content-type", b"application/json")
 _RETRY = (b"retry-after", b"%d" % RETRY_AFTER_S)
 
 
-def error_answer(error: Exception) -> ErrorAnswer:
+def make_error_answer(error: Exception) -> ErrorAnswer:
     """What an error is answered with. PURE. One that is not of the tree is a bug of ours."""
     if not isinstance(error, ServeError):
         name = type(error).__name__
-        return 500, [_JSON], error_body(f"internal error ({name}); see the log of the container")
-    status = status_of(error)
+        return (
+            500,
+            [_JSON],
+            write_error_body(f"internal error ({name}); see the log of the container"),
+        )
+    status = find_status(error)
     headers = [_RETRY, _JSON] if isinstance(error, Overloaded) else [_JSON]
-    return status, headers, error_body(str(error))
+    return status, headers, write_error_body(str(error))
 
 
-def status_of(error: BaseException) -> int:
+def find_status(error: BaseException) -> int:
     """The status that it is answered with."""
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
@@ -105,13 +109,19 @@ def _call(request: Request) -> dict[str, object]:
 
 async def on_error(request: Request, error: Exception) -> Response:
     """For whatever a route raises. Starlette raises a bug again after the answer, which logs it."""
-    status, headers, body = error_answer(error)
+    status, headers, body = make_error_answer(error)
     if isinstance(error, ServeError):
-        wanted = getattr(request.state, WANTED, None)
-        name = request.path_params.get("model_name") or (wanted.model_name if wanted else "")
-        facts = {"status": status, **_call(request), **({"url": wanted.url} if wanted else {})}
+        model_name = getattr(request.state, WANTED, None)
+        name = request.path_params.get("model_name") or (
+            model_name.model_name if model_name else ""
+        )
+        facts = {
+            "status": status,
+            **_call(request),
+            **({"url": model_name.url} if model_name else {}),
+        }
         with bind(model_name=name, target_model=target_model(request.headers.raw)):
-            _log.log(_level(status, is_load=wanted is not None), _REFUSED, error, extra=facts)
+            _log.log(_level(status, is_load=model_name is not None), _REFUSED, error, extra=facts)
     return Response(body, status, {name.decode(): value.decode() for name, value in headers})
 
 
@@ -128,6 +138,6 @@ class OnHttpError:
         message = {404: "no such path", 405: "this path does not take that method"}.get(
             status, str(getattr(error, "detail", "the request was refused"))
         )
-        body = error_body(f"{message}; expected {self._calls}")
+        body = write_error_body(f"{message}; expected {self._calls}")
         _log.info(_REFUSED, message, extra={"status": status, **_call(request)})
         return Response(body, status, headers, media_type="application/json")

@@ -24,7 +24,7 @@ from serve.deadline import within
 from serve.errors import ServeError, TritonUnavailable
 from serve.http.bounded_protocol import CONTINUE, BoundedProtocol, Stage
 from serve.http.connections import Connections
-from serve.http.error_responses import error_answer, status_of
+from serve.http.error_responses import find_status, make_error_answer
 from serve.http.request_bounds import has_path
 from serve.invoke.headers import keep_piece
 from serve.invoke.invocation import Invocation
@@ -39,7 +39,7 @@ from serve.triton.connection import Answer, AnswerStream, Headers, write_togethe
 _log = logging.getLogger(__name__)
 
 
-def invocation_protocol(
+def make_invocation_protocol(
     invocation: Invocation,
     model_of: Callable[[bytes], str | None],
     crowd: Connections,
@@ -79,7 +79,7 @@ _PLAIN_PATH = re.compile(rb"/[A-Za-z0-9_.~/-]*")
 _MODELS, _INVOKE, _INVOCATIONS = b"/models/", b"/invoke", b"/invocations"
 
 
-def invoked_model(url: bytes) -> str | None:
+def find_invoked_model(url: bytes) -> str | None:
     """The model_name of /models/{model_name}/invoke; None for any other url."""
     path = _read_path(url)
     name = path[len(_MODELS) : -len(_INVOKE)]
@@ -289,7 +289,7 @@ class _Protocol(BoundedProtocol):
     def drop_unread(self, cycle: Any, word: ServeError | None = None) -> None:
         """The request that was being read will never be whole; word: what its caller is told."""
         if cycle.__class__ is _Exchange and not cycle.response_complete:
-            status = CALLER_LEFT if word is None else status_of(word)
+            status = CALLER_LEFT if word is None else find_status(word)
             self.telemetry.invoked(self._record(cycle), status, word)
             cycle.drop_body()
         super().drop_unread(cycle, word)
@@ -348,7 +348,7 @@ class _Protocol(BoundedProtocol):
             raise error
         if not isinstance(error, ServeError):
             _log.error(_UNFORESEEN, exc_info=error)
-        status, headers, body = error_answer(error)
+        status, headers, body = make_error_answer(error)
         self.telemetry.invoked(record, status, error)
         await self._send(exchange, status, headers, deque([body]), len(body))
 
@@ -368,7 +368,7 @@ class _Protocol(BoundedProtocol):
         """
         exchange.response_started = True
         exchange.drop_body()  # a caller may read slowly, and then be idle for long
-        batch = [_head(exchange, status, headers, b"content-length: %d\r\n" % length)]
+        batch = [_write_head(exchange, status, headers, b"content-length: %d\r\n" % length)]
         size = 0
         try:
             while self._is_wanted():
@@ -396,7 +396,7 @@ class _Protocol(BoundedProtocol):
         chunked = b"transfer-encoding: chunked\r\n" if exchange.chunked else b""
         try:
             with closing(rest):
-                self.transport.write(_head(exchange, answer.status, answer.headers, chunked))
+                self.transport.write(_write_head(exchange, answer.status, answer.headers, chunked))
                 async for piece in rest:
                     body = errors.pass_on(piece)
                     record.answer_bytes += len(body)
@@ -415,7 +415,7 @@ class _Protocol(BoundedProtocol):
         except asyncio.CancelledError as gone:
             if self._is_wanted():  # the time for what is in flight is over
                 stopping = TritonUnavailable("the container is stopping")
-                self.telemetry.invoked(record, status_of(stopping), stopping)
+                self.telemetry.invoked(record, find_status(stopping), stopping)
                 self.transport.abort()
             else:
                 self.telemetry.invoked(record, CALLER_LEFT, gone)
@@ -445,7 +445,7 @@ class _Protocol(BoundedProtocol):
         self.on_response_complete()
 
 
-def _head(exchange: _Exchange, status: int, headers: Headers, framing: bytes) -> bytes:
+def _write_head(exchange: _Exchange, status: int, headers: Headers, framing: bytes) -> bytes:
     """framing: the line that says where the body ends."""
     lines = [STATUS_LINE[status]]
     for name, value in headers:

@@ -30,7 +30,7 @@ def parse_load_request(body: bytes) -> LoadRequest:
     try:
         return LoadRequest.model_validate_json(body)
     except ValidationError as error:
-        raise _complaint(error) from error
+        raise _describe_mistake(error) from error
 
 
 def model_body(model: Model) -> dict[str, str]:
@@ -43,7 +43,7 @@ def list_body(models: Iterable[Model], *, more: bool) -> bytes:
     listed = [model_body(model) for model in models]
     body: dict[str, object] = {"models": listed}
     if more and listed:
-        body["nextPageToken"] = _token(listed[-1]["modelName"])
+        body["nextPageToken"] = _read_token(listed[-1]["modelName"])
     return json.dumps(body).encode()
 
 
@@ -53,7 +53,7 @@ def parse_page(query: Mapping[str, str]) -> tuple[str, int | None]:
     return _name_of_token(token) if token else "", _limit(query.get("limit"))
 
 
-def error_body(message: str) -> bytes:
+def write_error_body(message: str) -> bytes:
     """Every error's body."""
     return json.dumps({"error": message}).encode()
 
@@ -66,7 +66,7 @@ def _limit(text: str | None) -> int | None:
     return min(int(text), MAX_PAGE)
 
 
-def _token(name: str) -> str:
+def _read_token(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
@@ -81,7 +81,7 @@ def _name_of_token(token: str) -> str:
     return name
 
 
-def _complaint(error: ValidationError) -> CallerError:
+def _describe_mistake(error: ValidationError) -> CallerError:
     """The first complaint as one sentence."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])

@@ -45,11 +45,11 @@ class ModelRoutes:
             body = await request.body()
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
-        wanted = parse_load_request(body)
-        setattr(request.state, WANTED, wanted)
+        load_request = parse_load_request(body)
+        setattr(request.state, WANTED, load_request)
         target = target_model(request.headers.raw)
-        with bind(model_name=wanted.model_name, target_model=target):
-            await self.lifecycle.load(wanted.model_name, wanted.url, target=target)
+        with bind(model_name=load_request.model_name, target_model=target):
+            await self.lifecycle.load(load_request.model_name, load_request.url, target=target)
         return Response(status_code=200)
 
     async def list_models(self, request: Request) -> Response:

@@ -12,7 +12,7 @@ import termios
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 
 
-def tcp_state(transport: asyncio.BaseTransport) -> int:
+def read_tcp_state(transport: asyncio.BaseTransport) -> int:
     """The kernel's state of a connection; 0 where it does not tell."""
     try:
         known = transport.get_extra_info("socket")
@@ -21,7 +21,7 @@ def tcp_state(transport: asyncio.BaseTransport) -> int:
         return 0
 
 
-def unread_bytes(transport: asyncio.BaseTransport) -> int:
+def count_unread_bytes(transport: asyncio.BaseTransport) -> int:
     """How many bytes the kernel holds for us; 0 where it does not tell."""
     try:
         answer = fcntl.ioctl(transport.get_extra_info("socket"), termios.FIONREAD, bytes(4))

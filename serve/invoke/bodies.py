@@ -53,12 +53,12 @@ class Bodies:
         """What tritonserver is asked. Raises BadRequest, BodyTooLarge, Overloaded, TurnLate."""
         began = time.monotonic()
         try:
-            asked = await self._read(passage)
+            triton_request = await self._read(passage)
         finally:
             passage.request.record.translating_s = time.monotonic() - began
         if self._infers and passage.model.fails_in_part:
-            return _asking_for_all(asked, passage.model.serving.outputs)
-        return asked
+            return _ask_for_all(triton_request, passage.model.serving.outputs)
+        return triton_request
 
     async def _read(self, passage: Passage) -> TritonRequest:
         request = passage.request
@@ -69,78 +69,86 @@ class Bodies:
             body = await _inflate(body, self._largest_body, passage.hold_derived)
             request.release_body()
         forwarded, size = read_headers(request.headers, body)
-        asked = TritonRequest(forwarded, body, size)
+        triton_request = TritonRequest(forwarded, body, size)
         translation = self._translation
-        if translation is not None and translation.is_worth_it(passage.model, asked):
-            asked = await translation.translate_request(
-                passage.model, asked, passage.deadline, request.is_wanted, passage.beside
+        if translation is not None and translation.is_worth_it(passage.model, triton_request):
+            triton_request = await translation.translate_request(
+                passage.model, triton_request, passage.deadline, request.is_wanted, passage.beside
             )
-        if asked.translated:
-            passage.hold_tensors(asked)
-            text, *tensors = asked.body
+        if triton_request.translated:
+            passage.hold_tensors(triton_request)
+            text, *tensors = triton_request.body
             # Its strings were written by us.
             checked = check_request(text, sum(map(len, tensors)), self._threshold_setting)
         else:
             if size == 0:  # one tensor and no word about it
-                return asked
+                return triton_request
             if len(body) > 1:  # tritonserver gets the very bytes that are read here
-                asked = TritonRequest(forwarded, [b"".join(body)], size)
-            whole = asked.body[0]
+                triton_request = TritonRequest(forwarded, [b"".join(body)], size)
+            whole = triton_request.body[0]
             if not self._infers:
                 check_object(whole)
-                return asked
+                return triton_request
             text = whole if size is None else whole[:size]
             checked = check_request(text, len(whole) - len(text), self._threshold_setting)
             for start, end, count in checked.strings:
                 await _check_strings(whole, len(text) + start, len(text) + end, count)
         if checked.has_doubles:  # of a translated one in lists that are too short for that
-            tensors = asked.body[1:] if asked.translated else [asked.body[0][len(text) :]]
-            return await _with_exact_doubles(asked, checked, text, tensors)
-        return asked
+            tensors = (
+                triton_request.body[1:]
+                if triton_request.translated
+                else [triton_request.body[0][len(text) :]]
+            )
+            return await _put_exact_doubles(triton_request, checked, text, tensors)
+        return triton_request
 
     async def write(self, passage: Passage, answer: Answer) -> Answer:
         """The answer as it was asked for. Raises what Translation.translate_answer does."""
-        asked = passage.asked
+        triton_request = passage.triton_request
         if self._translation is None:
-            if asked.translated:
-                answer = await write_in_json(asked, answer, passage.hold_answer)
+            if triton_request.translated:
+                answer = await write_in_json(triton_request, answer, passage.hold_answer)
             return answer
         began = time.monotonic()
         answer = await self._translation.translate_answer(
-            passage.model, asked, answer, passage.deadline, passage.hold_answer
+            passage.model, triton_request, answer, passage.deadline, passage.hold_answer
         )
         passage.request.record.translating_s += time.monotonic() - began
         return answer
 
 
-def _asking_for_all(asked: TritonRequest, outputs: Sequence[str]) -> TritonRequest:
+def _ask_for_all(triton_request: TritonRequest, outputs: Sequence[str]) -> TritonRequest:
     """The request that asks for all outputs, where it asks for a part of them."""
-    text = asked.body[0] if asked.json_size is None else asked.body[0][: asked.json_size]
+    text = (
+        triton_request.body[0]
+        if triton_request.json_size is None
+        else triton_request.body[0][: triton_request.json_size]
+    )
     whole = ask_for_all(text, outputs) if text else None
     if whole is None:
-        return asked
+        return triton_request
     all_of_it, part = whole
-    forwarded = [header for header in asked.forwarded if header[0] != ACCEPT_ENCODING]
+    forwarded = [header for header in triton_request.forwarded if header[0] != ACCEPT_ENCODING]
     in_json = frozenset(output.name for output in part if is_json(output))
     return TritonRequest(
         forwarded,
-        [all_of_it, asked.body[0][len(text) :], *asked.body[1:]],
-        None if asked.json_size is None else len(all_of_it),
+        [all_of_it, triton_request.body[0][len(text) :], *triton_request.body[1:]],
+        None if triton_request.json_size is None else len(all_of_it),
         translated=True,
-        in_json=asked.in_json if asked.translated else in_json,
+        in_json=triton_request.in_json if triton_request.translated else in_json,
         wanted=tuple(output.name for output in part),
     )
 
 
-async def _with_exact_doubles(
-    asked: TritonRequest, checked: Checked, text: bytes, tensors: Sequence[bytes]
+async def _put_exact_doubles(
+    triton_request: TritonRequest, checked: Checked, text: bytes, tensors: Sequence[bytes]
 ) -> TritonRequest:
     """The request with its FP64 as binary tensors; as it is where tritonserver will refuse it."""
     body = [*checked.written]
     try:
         body = body or await _read_exact_doubles(text, checked.with_doubles, tensors)
     except NotTaken:
-        return asked
+        return triton_request
     if len(body) == 1:
-        return asked
-    return replace(asked, json_size=len(body[0]), body=body)
+        return triton_request
+    return replace(triton_request, json_size=len(body[0]), body=body)

@@ -50,7 +50,7 @@ from serve.invoke.unique_members import (
     LONGEST_ENVELOPE,
     check_members,
     check_unique,
-    places_of_data,
+    find_data_places,
 )
 
 _ONLY_STRINGS = {str}
@@ -228,7 +228,7 @@ def _with_doubles(
     """skipped: bytes in front of the text as it came. sizes: of each input's binary tensor."""
     if not any(tensor.datatype == "FP64" and tensor.data for tensor in request.inputs):
         return ()
-    places = places_of_data(text, request)
+    places = find_data_places(text, request)
     return tuple(
         GivenInput(
             tensor.datatype,

@@ -49,15 +49,15 @@ def explain_refusal(
             "the model is decoupled: it answers in as many pieces as it likes, and an answer here "
             f"is one; {streaming} makes an endpoint that answers in streams"
         )
-    rest = _without_id(message)
+    rest = _remove_id(message)
     if rest.startswith(_NO_OUTPUT) and (there := find_outputs()):
-        meant = _meant(rest.removeprefix(_NO_OUTPUT).rpartition(_OF_MODEL)[0], there)
+        meant = _guess(rest.removeprefix(_NO_OUTPUT).rpartition(_OF_MODEL)[0], there)
         return Explanation(f"{message}; expected one of {_list(there)}{meant}")
     return Explanation(_explain_names(message, find_inputs) or message)
 
 
 def _explain_names(message: str, find_inputs: Callable[[], Mapping[str, bool]]) -> str | None:
-    rest = _without_id(message)
+    rest = _remove_id(message)
     if got := _GOT.match(rest):
         names, given, _ = rest[got.end() :].rpartition(_MISSING)
         if given:
@@ -69,7 +69,7 @@ def _explain_names(message: str, find_inputs: Callable[[], Mapping[str, bool]]) 
     return None
 
 
-def _without_id(message: str) -> str:
+def _remove_id(message: str) -> str:
     """A long id, which may hold anything, is left where it is: the message is then not known."""
     if not message.startswith(_ID):
         return message
@@ -92,11 +92,11 @@ def _describe_inputs(
     ]
     if not described:
         return None
-    meant = _meant(unknown[0], inputs) if unknown else ""
+    meant = _guess(unknown[0], inputs) if unknown else ""
     return f"the inputs: found {', and '.join(described)}; expected {_list(inputs)}{meant}"
 
 
-def _meant(name: str, names: Collection[str]) -> str:
+def _guess(name: str, names: Collection[str]) -> str:
     """What an unknown name was meant to be, if one of the model's is like it."""
     mark = f"; a byte order mark stands in front of {shortened(name)}" * name.startswith("\ufeff")
     known = {each.casefold(): each for each in [*names][:_MOST_ALIKE]}

@@ -23,14 +23,14 @@ from serve.triton.connection import MOST_OF_ERROR, Answer
 from serve.triton.functions import is_never_the_callers
 from serve.triton.messages import (
     Verdict,
-    dead_model,
-    failure_cause,
+    find_dead_model,
+    find_failure_cause,
     quotes_a_death,
+    remove_code,
+    remove_regions,
     speaks_of_values,
-    without_code,
-    without_regions,
 )
-from serve.triton.refusals import Refusal, refusal
+from serve.triton.refusals import Refusal, read_refusal
 
 #: Stands at the end of what a model said, where that is not all of it.
 _CUT = f"… (cut after {MOST_OF_ERROR // 1024} KB)"
@@ -57,45 +57,49 @@ class Failures:
         self._operation, self._memory, self._streaming = operation, memory, streaming
 
     async def read(
-        self, model: Model, generation: int, asked: TritonRequest, answer: Answer
+        self, model: Model, generation: int, triton_request: TritonRequest, answer: Answer
     ) -> Refusal:
         """What it means. If stubs of that generation have died, the registry knows it then."""
         if answer.rest is not None:
             answer.body.extend([piece async for piece in answer.rest])
         plan = model.serving
-        refused = refusal(answer, plan, asked.body, self._memory)
+        refused = read_refusal(answer, plan, triton_request.body, self._memory)
         if answer.status == 400 and not refused.message and self._operation != "infer":
             return Refusal(Verdict.ENDPOINT, _describe_unknown(self._operation))
         if refused.verdict is Verdict.STUB_DIED:
-            dead = dead_model(refused.message, plan.triton_names) or plan.entry
+            dead = find_dead_model(refused.message, plan.triton_names) or plan.entry
             self._registry.note_lost(model, generation, dead)
         elif plan.called and quotes_a_death(refused.message, plan.triton_names):
-            return await self._death_of_a_called_model(model, generation, refused)
+            return await self._find_dead_called_model(model, generation, refused)
         return refused
 
-    async def _death_of_a_called_model(
+    async def _find_dead_called_model(
         self, model: Model, generation: int, refused: Refusal
     ) -> Refusal:
         """The refusal itself, unless a stub has really died.
 
         What a model raises may repeat what its caller wrote, so the text alone is no proof.
         """
-        dead = await self._revival.dead_stubs(model)
+        dead = await self._revival.find_dead_stubs(model)
         for name in dead:
             self._registry.note_lost(model, generation, name)
         known = model.generation != generation or model.state is State.RELOADING
         return Refusal(Verdict.STUB_DIED, refused.message) if dead or known else refused
 
-    def error(self, model: Model, asked: TritonRequest, refused: Refusal) -> ServeError:
+    def error(self, model: Model, triton_request: TritonRequest, refused: Refusal) -> ServeError:
         """The error for it: in our words in the place of tritonserver's, where ours say more."""
-        words = explain_refusal(
+        explanation = explain_refusal(
             refused.message,
-            asked.body,
+            triton_request.body,
             lambda: model.serving.inputs,
             self._streaming,
             lambda: model.serving.outputs,
         )
-        return _translate(model, replace(refused, message=words.said, logged=words.logged), asked)
+        return _translate(
+            model,
+            replace(refused, message=explanation.said, logged=explanation.logged),
+            triton_request,
+        )
 
 
 def _describe_unknown(operation: str) -> str:
@@ -105,14 +109,14 @@ def _describe_unknown(operation: str) -> str:
     )
 
 
-def _translate(model: Model, refused: Refusal, asked: TritonRequest) -> ServeError:
+def _translate(model: Model, refused: Refusal, triton_request: TritonRequest) -> ServeError:
     """Ours for Triton's: who is at fault decides what the caller is told."""
     if refused.verdict is Verdict.MODEL:
-        return _translate_failure(model, refused, asked)
+        return _translate_failure(model, refused, triton_request)
     mark = _CUT if refused.cut else ""  # behind a traceback nobody misses what is cut
-    message = without_code(refused.message + mark, cut=refused.cut) or _NO_REASON
+    message = remove_code(refused.message + mark, cut=refused.cut) or _NO_REASON
     if refused.verdict is Verdict.CALLER:
-        error = CallerError(refused_by_step(failure_cause(message)) or message)
+        error = CallerError(refused_by_step(find_failure_cause(message)) or message)
         error.without_values = refused.logged
         return error
     if refused.verdict is Verdict.EXHAUSTED:
@@ -125,11 +129,11 @@ def _translate(model: Model, refused: Refusal, asked: TritonRequest) -> ServeErr
         return TritonUnavailable(message)
     if refused.verdict is Verdict.ENDPOINT:
         return InvocationFailed(message)
-    cause = failure_cause(refused.message + mark, cut=refused.cut)
+    cause = find_failure_cause(refused.message + mark, cut=refused.cut)
     return InvocationFailed(f"the model {model.name} failed: {cause}")
 
 
-def _translate_failure(model: Model, refused: Refusal, asked: TritonRequest) -> ServeError:
+def _translate_failure(model: Model, refused: Refusal, triton_request: TritonRequest) -> ServeError:
     """What a model raised, without its code; the log has all of it.
 
     It is the request's fault where that has a mistake in it, and may be where the model answers
@@ -137,8 +141,8 @@ def _translate_failure(model: Model, refused: Refusal, asked: TritonRequest) -> 
     request after the other is at fault itself, and so is one whose code lacks a name or a module.
     """
     mark = _CUT if refused.cut else ""
-    cause = failure_cause(refused.message + mark, cut=refused.cut) or _NO_REASON
-    mistake = _find_mistake(model, cause, asked) if model.serving.has_columns else None
+    cause = find_failure_cause(refused.message + mark, cut=refused.cut) or _NO_REASON
+    mistake = _find_mistake(model, cause, triton_request) if model.serving.has_columns else None
     failures = 0 if mistake else model.failed()
     error: ServeError
     if mistake:
@@ -153,14 +157,14 @@ def _translate_failure(model: Model, refused: Refusal, asked: TritonRequest) -> 
         error = FailedAtRequest(f"the model {model.name} failed at this request: {cause}")
     else:
         error = InvocationFailed(f"the model {model.name} failed: {cause}")
-    everything = " ".join(without_regions(refused.message).split())
+    everything = " ".join(remove_regions(refused.message).split())
     error.without_values = f"the model {model.name} failed: {everything}"
     return error
 
 
-def _find_mistake(model: Model, cause: str, asked: TritonRequest) -> str | None:
+def _find_mistake(model: Model, cause: str, triton_request: TritonRequest) -> str | None:
     """The request's, in words; None where none is found."""
     if refused := refused_by_step(cause):
         return refused
-    mistake = find_mistake(asked.body, asked.json_size)
+    mistake = find_mistake(triton_request.body, triton_request.json_size)
     return f"{mistake}; the model {model.name} failed: {cause}" if mistake else None

@@ -82,13 +82,13 @@ def read_headers(headers: Headers, body: Sequence[bytes]) -> tuple[Headers, int 
         if name == b"content-type":
             content_type = content_type or header[1]
         elif name == b"connection":
-            return read_headers(_without_hop(headers), body)
+            return read_headers(_drop_hop_headers(headers), body)
         elif name == ACCEPT_ENCODING:
             forwarded += _accepted(header[1])
         elif name not in _NOT_FORWARDED:
             forwarded.append(header)
-    if content_type is not None and _media_type(content_type) == BINARY_MEDIA_TYPE:
-        size = json_header_size(content_type)
+    if content_type is not None and _read_media_type(content_type) == BINARY_MEDIA_TYPE:
+        size = read_json_header_size(content_type)
         _check_size(size, sum(map(len, body)))
         return forwarded, size
     return forwarded, None
@@ -142,8 +142,8 @@ def is_compressed(headers: Headers) -> bool:
         return False
     if encoding in _COMPRESSIONS:
         return True
-    found = repr(encoding.decode("latin-1")[:40])
-    raise BadRequest("the header Content-Encoding", found, "gzip, deflate or identity")
+    shown = repr(encoding.decode("latin-1")[:40])
+    raise BadRequest("the header Content-Encoding", shown, "gzip, deflate or identity")
 
 
 def inflated(
@@ -179,14 +179,14 @@ def inflated(
 
 def _inflated(body: Iterable[bytes]) -> Iterator[bytes]:
     """One compressed stream, or several gzip members one after the other (RFC 1952 2.2)."""
-    inflater, members = _inflater(), 1
+    inflater, members = _make_inflater(), 1
     for part in _parts(body):
         left = part
         while left:
             if inflater.eof and not left.startswith(_GZIP):
                 raise BadRequest("the body", "bytes behind its compressed data", "none")
             if inflater.eof:
-                inflater, members = _inflater(), members + 1
+                inflater, members = _make_inflater(), members + 1
             if members > _MOST_MEMBERS:
                 raise BadRequest("the body", f"more than {_MOST_MEMBERS} gzip members", "one")
             yield inflater.decompress(left, _INFLATED_AT_ONCE)
@@ -198,7 +198,7 @@ def _inflated(body: Iterable[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _inflater() -> zlib._Decompress:
+def _make_inflater() -> zlib._Decompress:
     return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
 
@@ -209,7 +209,7 @@ def _parts(body: Iterable[bytes]) -> Iterator[bytes]:
             yield piece[start : start + _PART]
 
 
-def response_headers(headers: Headers) -> Headers:
+def make_response_headers(headers: Headers) -> Headers:
     """The headers that tritonserver's answer goes back with, content-length left to the sender."""
     content_type, size = b"application/json", None
     returned = []
@@ -220,7 +220,7 @@ def response_headers(headers: Headers) -> Headers:
         elif name == HEADER_LENGTH:
             size = value
         elif name == b"connection":
-            return response_headers(_without_hop(headers))
+            return make_response_headers(_drop_hop_headers(headers))
         elif name not in _NOT_RETURNED:
             returned.append(header)
     if size is not None:
@@ -228,14 +228,16 @@ def response_headers(headers: Headers) -> Headers:
     return [(b"content-type", content_type), *returned]
 
 
-def json_header_size(content_type: bytes) -> int:
+def read_json_header_size(content_type: bytes) -> int:
     """The value of the parameter json-header-size, in bytes; raises BadRequest."""
-    values = [value for name, value in _parameters(content_type) if name == HEADER_SIZE_PARAMETER]
+    values = [
+        value for name, value in _read_parameters(content_type) if name == HEADER_SIZE_PARAMETER
+    ]
     if len(values) != 1 or not _DIGITS.fullmatch(values[0]):
-        found = ", ".join(value.decode("latin-1")[:40] for value in values) or "none"
+        shown = ", ".join(value.decode("latin-1")[:40] for value in values) or "none"
         raise BadRequest(
             "the Content-Type's json-header-size",
-            repr(found),
+            repr(shown),
             "one whole number: the bytes of JSON in front of the binary tensors",
         )
     return int(values[0])
@@ -250,18 +252,18 @@ def _check_size(size: int, length: int) -> None:
         )
 
 
-def _without_hop(headers: Headers) -> Headers:
+def _drop_hop_headers(headers: Headers) -> Headers:
     """Without Connection and what it names (RFC 9110 7.6.1)."""
     values = [value for name, value in headers if name == b"connection"]
     named = {name.strip().lower() for value in values for name in value.split(b",")}
     return [header for header in headers if header[0] not in named | {b"connection"}]
 
 
-def _media_type(content_type: bytes) -> bytes:
+def _read_media_type(content_type: bytes) -> bytes:
     return content_type.partition(b";")[0].strip().lower()
 
 
-def _parameters(content_type: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _read_parameters(content_type: bytes) -> Iterator[tuple[bytes, bytes]]:
     for parameter in content_type.split(b";")[1:]:
         name, _, value = parameter.partition(b"=")
         yield name.strip().lower(), value.strip().strip(b'"')

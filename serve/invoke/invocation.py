@@ -15,10 +15,10 @@ from serve.deadline import within
 from serve.errors import TritonTimeout
 from serve.invoke.bodies import Bodies
 from serve.invoke.failures import Failures
-from serve.invoke.headers import response_headers
+from serve.invoke.headers import make_response_headers
 from serve.invoke.request import Passage, Request
 from serve.invoke.translation import TurnLate
-from serve.limit import TimeLimit, setting_of
+from serve.limit import TimeLimit, name_setting
 from serve.models.registry import Registry, State
 from serve.models.revival import Revival
 from serve.triton.client import TritonClient
@@ -81,19 +81,19 @@ class Invocation:
             try:
                 await passage.take_place()
                 request.waits = self.streams  # until it is begun
-                passage.asked = await self._bodies.read(passage)
+                passage.triton_request = await self._bodies.read(passage)
                 answer = await self._send(passage)
                 if answer.rest is not None:
                     request.waits = False
                     passage.go_on_with(answer.rest)
                 else:
-                    if passage.asked.translated or request.derived_bytes:
+                    if passage.triton_request.translated or request.derived_bytes:
                         passage.release_request()
                     passage.leave_place()
                     answer = await self._bodies.write(passage, answer)
             except TurnLate as error:
                 raise passage.late(", waiting for others to be translated,") from error
-        answer.headers = response_headers(answer.headers)
+        answer.headers = make_response_headers(answer.headers)
         return answer
 
     async def _send(self, passage: Passage) -> Answer:
@@ -101,7 +101,11 @@ class Invocation:
 
         The limit of an invocation is for all of it: both tries, and the reload between them.
         """
-        model, record, asked = passage.model, passage.request.record, passage.asked
+        model, record, triton_request = (
+            passage.model,
+            passage.request.record,
+            passage.triton_request,
+        )
         began = record.triton_began = time.monotonic()
         may_revive = True
         try:
@@ -118,9 +122,9 @@ class Invocation:
                     answer.status = 500
                 if answer.status == 200:
                     break
-                refused = await self._failures.read(model, generation, asked, answer)
+                refused = await self._failures.read(model, generation, triton_request, answer)
                 if refused.verdict not in _LOST or not may_revive:
-                    raise self._failures.error(model, asked, refused)
+                    raise self._failures.error(model, triton_request, refused)
                 may_revive, record.cold = False, True
                 await self._until_loaded(passage, self._revival.revive(model, generation))
         finally:
@@ -131,14 +135,14 @@ class Invocation:
 
     def _infer(self, passage: Passage) -> Awaitable[Answer]:
         """No coroutine, but the client's: each costs at every request."""
-        model, asked = passage.model, passage.asked
+        model, triton_request = passage.model, passage.triton_request
         left_s = max(0.0, passage.deadline - time.monotonic())
         if self.streams:  # each piece has as long, because of the same setting
-            left_s = TimeLimit(left_s, setting_of(self.timeout_s))
+            left_s = TimeLimit(left_s, name_setting(self.timeout_s))
         return self._triton.infer(
             b"/v2/models/" + model.serving.entry.encode() + self._suffix,
-            asked.headers,
-            asked.body,
+            triton_request.headers,
+            triton_request.body,
             left_s,
             held=model.room,
             left_s=self.timeout_s,

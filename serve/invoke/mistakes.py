@@ -45,20 +45,20 @@ def refused_by_step(cause: str) -> str | None:
     return refused["said"] if refused else None
 
 
-def find_mistake(said: Sequence[bytes], json_size: int | None = None) -> str | None:
+def find_mistake(body: Sequence[bytes], json_size: int | None = None) -> str | None:
     """The first one, in the words of compiled workflows; None where there is none to be found.
 
     said: the request in pieces. json_size: of the JSON in the first one, before binary tensors;
     None where all of it is JSON.
     """
-    if not said:
+    if not body:
         return None
-    text = said[0][:json_size]
-    binary = [memoryview(said[0])[len(text) :], *(memoryview(piece) for piece in said[1:])]
+    text = body[0][:json_size]
+    binary = [memoryview(body[0])[len(text) :], *(memoryview(piece) for piece in body[1:])]
     tensors = b"".join(binary) if sum(map(len, binary)) <= _MOST_COPIED else b""
     try:
-        inputs = {given.name: given for given in read_leniently(decode_long, text)[1].inputs}
-        return next(_mistakes(inputs, _read_data(inputs, tensors)), None)
+        inputs = {tensor.name: tensor for tensor in read_leniently(decode_long, text)[1].inputs}
+        return next(_find_mistakes(inputs, _read_data(inputs, tensors)), None)
     except (BadRequest, RecursionError, *_UNREADABLE):
         return None
 
@@ -76,7 +76,9 @@ def _read_data(inputs: Mapping[str, LongInput], tensors: bytes) -> dict[str, lis
             continue
         left -= length
         data[name] = (
-            _read_tensor(given.datatype, tensor) if tensor else [*_flat(msgspec.json.decode(text))]
+            _read_tensor(given.datatype, tensor)
+            if tensor
+            else [*_flatten(msgspec.json.decode(text))]
         )
     return data
 
@@ -93,50 +95,50 @@ def _read_tensor(datatype: str, tensor: bytes) -> list[Any]:
     return texts
 
 
-def _flat(data: Any) -> Iterator[Any]:
+def _flatten(data: Any) -> Iterator[Any]:
     """The values, which may stand in lists of lists."""
     for each in data:
-        yield from _flat(each) if isinstance(each, list) else (each,)
+        yield from _flatten(each) if isinstance(each, list) else (each,)
 
 
-def _mistakes(inputs: Mapping[str, LongInput], data: Mapping[str, list[Any]]) -> Iterator[str]:
+def _find_mistakes(inputs: Mapping[str, LongInput], data: Mapping[str, list[Any]]) -> Iterator[str]:
     for name in inputs:
         if name.endswith(_OFFSETS):
             values = inputs[name.removesuffix(_OFFSETS) + _VALUES].shape[0]
             offsets = data.get(name, []) if inputs[name].shape[0] else []
             if offsets or not inputs[name].shape[0]:
-                yield from _wrong_offsets(name.removesuffix(_OFFSETS), offsets, values)
+                yield from _find_wrong_offsets(name.removesuffix(_OFFSETS), offsets, values)
         elif any(not each.isascii() for each in data.get(name, ())):
             yield (
                 f"column {shortened(name.removesuffix(_VALUES))}: a string is not ASCII, which is "
                 "all that merlin-systems reads"
             )
-    yield from _wrong_rows(dict(_rows(inputs)))
+    yield from _find_wrong_rows(dict(_count_rows(inputs)))
 
 
-def _rows(inputs: Mapping[str, LongInput]) -> Iterator[tuple[str, int]]:
+def _count_rows(inputs: Mapping[str, LongInput]) -> Iterator[tuple[str, int]]:
     """Each column and how many rows it has."""
-    for name, given in inputs.items():
+    for name, tensor in inputs.items():
         column = name.removesuffix(_VALUES)
         if name.endswith(_OFFSETS):
-            yield name.removesuffix(_OFFSETS), given.shape[0] - 1
+            yield name.removesuffix(_OFFSETS), tensor.shape[0] - 1
         elif column == name or inputs.keys().isdisjoint((column + _OFFSETS, column + _LENGTHS)):
-            yield name, given.shape[0]
+            yield name, tensor.shape[0]
 
 
-def _wrong_rows(rows: Mapping[str, int]) -> Iterator[str]:
+def _find_wrong_rows(rows: Mapping[str, int]) -> Iterator[str]:
     (first, expected), *others = rows.items()
-    for name, found in others:
-        if found != expected:
+    for name, count in others:
+        if count != expected:
             yield (
-                f"column {shortened(name)} has {found} rows, and column {shortened(first)} has "
+                f"column {shortened(name)} has {count} rows, and column {shortened(first)} has "
                 f"{expected}; a request's columns are of one length"
             )
     if expected < 1:
         yield "the request has no rows: one at least is needed"
 
 
-def _wrong_offsets(column: str, offsets: Sequence[int], values: int) -> Iterator[str]:
+def _find_wrong_offsets(column: str, offsets: Sequence[int], values: int) -> Iterator[str]:
     if not offsets or offsets[-1] != values:
         yield (
             f"column {shortened(column)}: the last offset is "

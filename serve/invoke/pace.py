@@ -23,7 +23,7 @@ class Pace:
         """One of so many bytes took so long."""
         self._s_per_byte += _SHARE * (seconds / size - self._s_per_byte)
 
-    def worth_s(self, size: int) -> float | None:
+    def estimate_worth_s(self, size: int) -> float | None:
         """How long one of so many bytes may wait for its turn: what tritonserver would take longer.
 
         None where tritonserver is faster; once a second it is tried all the same.

@@ -58,17 +58,17 @@ class Passage:
     asked.
     """
 
-    asked: TritonRequest
+    triton_request: TritonRequest
     __slots__ = (
         "_beside",
         "_goes_on",
         "_has_place",
         "_room",
-        "asked",
         "deadline",
         "limit_s",
         "model",
         "request",
+        "triton_request",
     )
 
     def __init__(self, model: Model, request: Request, limit_s: float) -> None:
@@ -142,7 +142,7 @@ class Passage:
     def release_request(self) -> None:
         """It is answered: nothing of its body is kept, nor counted."""
         self.request.release_body()
-        self.asked.body.clear()
+        self.triton_request.body.clear()
         self._release_derived()
 
     def leave_place(self) -> None:

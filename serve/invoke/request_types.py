@@ -164,7 +164,7 @@ _CSV = re.compile(
 _FORM = re.compile(rb"[\w.%+-]{1,100}=")
 
 
-def foreign_kind(text: bytes) -> str:
+def find_foreign_kind(text: bytes) -> str:
     """What a body is that is no JSON, as far as its beginning tells; empty where it does not."""
     begun = bytes(text[:4096]).removeprefix(_BYTE_ORDER_MARK).lstrip()
     for beginnings, kind in _BEGINNINGS:
@@ -201,16 +201,16 @@ def _read(decode: Any, text: bytes) -> Any:
     try:
         return decode(text)
     except msgspec.ValidationError as error:
-        raise _complaint(str(error), text) from error
+        raise _describe_mistake(str(error), text) from error
     except RecursionError as error:
         raise BadRequest("the body", "JSON that is nested too deeply", EXPECTED) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _malformed(str(error).removeprefix("JSON is malformed: "), text) from error
+        raise _describe_malformed(str(error).removeprefix("JSON is malformed: "), text) from error
 
 
-def _malformed(complaint: str, text: bytes) -> BadRequest:
+def _describe_malformed(complaint: str, text: bytes) -> BadRequest:
     """With the place shown; what stands behind whole JSON is tensors, most often."""
-    if kind := foreign_kind(text):
+    if kind := find_foreign_kind(text):
         return BadRequest("the body", f"no JSON object ({kind})", SHORTEST)
     at = _PLACE.search(complaint)
     if at is None:
@@ -224,7 +224,7 @@ def _malformed(complaint: str, text: bytes) -> BadRequest:
     if text.startswith(_BYTE_ORDER_MARK, place):
         complaint = f"a byte order mark at byte {place}"
         return BadRequest("the body", f"no JSON ({complaint})", f"{EXPECTED}, without it")
-    if word := _foreign_word(text, place):
+    if word := _find_foreign_word(text, place):
         expected = "null, true, false, NaN, Infinity and double quotes, as JSON has them"
         return BadRequest("the body", f"no JSON ({word} at byte {place})", expected)
     around = text[max(0, place - _AROUND) : place], text[place : place + _AROUND]
@@ -234,7 +234,7 @@ def _malformed(complaint: str, text: bytes) -> BadRequest:
     return error
 
 
-def _foreign_word(text: bytes, place: int) -> str:
+def _find_foreign_word(text: bytes, place: int) -> str:
     """What other languages write in the place of JSON's words, if it stands there; else nothing."""
     start = max(0, place - _LONGEST_WORD)
     for match in _FOREIGN_WORD.finditer(text, start, place + _LONGEST_WORD):
@@ -255,7 +255,7 @@ def _trailing(read: bytes) -> BadRequest:
     )
 
 
-def _complaint(complaint: str, text: bytes) -> BadRequest:
+def _describe_mistake(complaint: str, text: bytes) -> BadRequest:
     """msgspec's sentence as ours."""
     parts = _COMPLAINT.fullmatch(complaint)
     place = (parts and parts["place"]) or ""
@@ -265,7 +265,7 @@ def _complaint(complaint: str, text: bytes) -> BadRequest:
         return BadRequest(f"the field `{field}`", "nothing", EXPECTED if place else SHORTEST)
     where = f"the field `{place}`" if place else "the body"
     if wrong and not place:
-        kind = foreign_kind(text) or f"it is {_IN_WORDS.get(wrong['found'], wrong['found'])}"
+        kind = find_foreign_kind(text) or f"it is {_IN_WORDS.get(wrong['found'], wrong['found'])}"
         return BadRequest(where, f"no JSON object ({kind})", SHORTEST)
     if wrong:
         return BadRequest(where, wrong["found"], f"{wrong['expected']} ({EXPECTED})")

@@ -11,7 +11,7 @@ import json
 from collections import deque
 
 from serve.triton.connection import MOST_OF_ERROR, Answer
-from serve.triton.messages import failure_cause, without_regions
+from serve.triton.messages import find_failure_cause, remove_regions
 from serve.triton.refusals import read_message
 
 _BEGUN = b'data: {"error":"'
@@ -56,8 +56,8 @@ class StreamErrors:
             return line
         cut = len(line) >= MOST_OF_ERROR
         message = read_message(Answer(body=deque([line[:MOST_OF_ERROR]]), cut=cut))
-        cause = failure_cause(message, cut=cut) or _NO_REASON
+        cause = find_failure_cause(message, cut=cut) or _NO_REASON
         if cause == message:
             return line
-        self.told.append(" ".join(without_regions(message).split()))
+        self.told.append(" ".join(remove_regions(message).split()))
         return b"data: " + json.dumps({"error": cause}, separators=(",", ":")).encode()

@@ -138,15 +138,15 @@ class Translation:
         self._lock = lock or FairLock()
         self._places, self._pace = beside, pace or Pace()
 
-    def is_worth_it(self, model: Model, asked: TritonRequest) -> bool:
+    def is_worth_it(self, model: Model, triton_request: TritonRequest) -> bool:
         """Whether a request may be translated: it is large JSON, or its answer will be."""
-        large = model.answers_large or sum(map(len, asked.body)) >= self._threshold_bytes
-        return large and asked.json_size is None and not asked.takes_compressed
+        large = model.answers_large or sum(map(len, triton_request.body)) >= self._threshold_bytes
+        return large and triton_request.json_size is None and not triton_request.takes_compressed
 
     async def translate_request(
         self,
         model: Model,
-        asked: TritonRequest,
+        triton_request: TritonRequest,
         deadline: float,
         is_wanted: Callable[[], bool],
         held: ExitStack,
@@ -157,26 +157,26 @@ class Translation:
         asked when the turn comes. held: is to be closed when tritonserver has answered. Raises
         TurnLate, and CallerError where nobody waits any more.
         """
-        if not self.is_worth_it(model, asked):
-            return asked
-        size = sum(map(len, asked.body))
+        if not self.is_worth_it(model, triton_request):
+            return triton_request
+        size = sum(map(len, triton_request.body))
         in_turn = size > _IN_TURN
-        if in_turn and not await self._has_turn(asked.body, size, deadline, held):
-            return asked
+        if in_turn and not await self._has_turn(triton_request.body, size, deadline, held):
+            return triton_request
         try:
             if not is_wanted():
                 raise CallerError("the caller is gone")
             began = time.monotonic()
-            request = await self._do(_read_request(asked.body, model.answers_large))
+            request = await self._do(_read_request(triton_request.body, model.answers_large))
             if in_turn:
                 self._pace.tell(size, time.monotonic() - began)
         except NotTaken:
-            return asked
+            return triton_request
         finally:
             if in_turn:
                 self._lock.release()
         return TritonRequest(
-            asked.forwarded,
+            triton_request.forwarded,
             [request.head, *request.tensors],
             len(request.head) if request.tensors else None,
             translated=True,
@@ -197,10 +197,10 @@ class Translation:
         self._places -= 1
         with ExitStack() as place:
             place.callback(self._leave_place)
-            worth_s = self._pace.worth_s(size)
-            if worth_s is not None:
+            estimate_worth_s = self._pace.estimate_worth_s(size)
+            if estimate_worth_s is not None:
                 with suppress(TurnLate):
-                    await self._lock.acquire(min(deadline, time.monotonic() + worth_s))
+                    await self._lock.acquire(min(deadline, time.monotonic() + estimate_worth_s))
                     return True
             held.push(place.pop_all())
         return False

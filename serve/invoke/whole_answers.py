@@ -32,20 +32,20 @@ def ask_for_all(text: bytes, outputs: Sequence[str]) -> tuple[bytes, list[Output
     """
     if b"outputs" not in text and b"\\" not in text:
         return None
-    plain, found = read_leniently(decode_outputs_text, text)
-    if not found.outputs:
+    plain, envelope = read_leniently(decode_outputs_text, text)
+    if not envelope.outputs:
         return None
-    asked: list[Output] = decode_outputs(found.outputs)
-    names = {output.name for output in asked}
+    outputs_asked: list[Output] = decode_outputs(envelope.outputs)
+    names = {output.name for output in outputs_asked}
     if not names or not names < {*outputs}:
         return None
     everything: list[dict[str, Any]] = [
-        *({"name": output.name, "parameters": _binary(output)} for output in asked),
+        *({"name": output.name, "parameters": _split_binary(output)} for output in outputs_asked),
         *({"name": name, "parameters": {_BINARY: True}} for name in outputs if name not in names),
     ]
-    start = len(text) - len(plain) + address(found.outputs) - address(plain)
+    start = len(text) - len(plain) + address(envelope.outputs) - address(plain)
     written = msgspec.json.encode(everything)
-    return text[:start] + written + text[start + len(bytes(found.outputs)) :], asked
+    return text[:start] + written + text[start + len(bytes(envelope.outputs)) :], outputs_asked
 
 
 def is_json(output: Output) -> bool:
@@ -53,5 +53,5 @@ def is_json(output: Output) -> bool:
     return output.parameters is UNSET or output.parameters.get(_BINARY) is not True
 
 
-def _binary(output: Output) -> dict[str, Any]:
+def _split_binary(output: Output) -> dict[str, Any]:
     return {**({} if output.parameters is UNSET else output.parameters), _BINARY: True}

@@ -371,7 +371,7 @@ def _describe_lack(name: str, lack: Lack, reserves: Amounts, why: str) -> str:
     setting = named(reserves.get(lack.resource, 0))
     kept = f", and {amount(lack.kept)} are kept free{setting}" if lack.kept else ""
     if lack.free < lack.kept:
-        return f"{found}{kept}; {_remedy(lack)}"
+        return f"{found}{kept}; {_suggest_remedy(lack)}"
     coming = (
         f", of which other models are expected to take {amount(lack.coming)}"
         if lack.free - lack.kept >= lack.needed
@@ -379,11 +379,11 @@ def _describe_lack(name: str, lack: Lack, reserves: Amounts, why: str) -> str:
     )
     return (
         f"{found}{coming}{kept}; the load is expected to take {amount(lack.needed)}, {why}: "
-        f"{_remedy(lack)}"
+        f"{_suggest_remedy(lack)}"
     )
 
 
-def _remedy(lack: Lack) -> str:
+def _suggest_remedy(lack: Lack) -> str:
     """Docker gives a container 64 MB of /dev/shm unless it is told otherwise."""
     more = ", or give the container more (docker run --shm-size)"
     return f"unload a model{more if lack.resource is SHARED_MEMORY else ''}"

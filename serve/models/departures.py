@@ -53,7 +53,7 @@ class Departures:
         """Those that tritonserver is not done with."""
         return frozenset(self._tasks.values())
 
-    async def until_gone(self, name: str) -> None:
+    async def wait_until_gone(self, name: str) -> None:
         """Return when tritonserver has nothing of a model of that name that was unloaded."""
         if task := self._tasks.get(name):
             await asyncio.wait({task})

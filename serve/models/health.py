@@ -51,7 +51,7 @@ class Health:
 
     def begin(self) -> None:
         """A model that was lost begins to be loaded again."""
-        if self._pauses():  # 7, 8
+        if self._has_paused():  # 7, 8
             self._first = None
 
     def failed(self, why: str) -> None:
@@ -66,7 +66,7 @@ class Health:
     def trouble(self) -> str | None:
         """Why nobody can be served, in a sentence; None while somebody can, or it may heal."""
         self._look_for_proof()
-        if self._first is None or self._pauses():  # 1, 4 to 7
+        if self._first is None or self._has_paused():  # 1, 4 to 7
             return None
         lasted = self._last - self._first
         if lasted < self._after_s:  # 2
@@ -79,5 +79,5 @@ class Health:
         if self._seen_well != before or self._may_serve():
             self._first = None
 
-    def _pauses(self) -> bool:
+    def _has_paused(self) -> bool:
         return self._clock() - self._last > self._after_s

@@ -39,7 +39,7 @@ from serve.errors import (
 from serve.models.admission import Admission, Room
 from serve.models.archive_errors import archive_errors
 from serve.models.departures import Departures
-from serve.models.model_url import archive_identity, source_directory
+from serve.models.model_url import check_source_directory, identify_archive
 from serve.models.registry import Model, Registry, State
 from serve.models.waiting_room import UNORDERED
 from serve.telemetry.load_record import LoadRecord
@@ -163,7 +163,7 @@ class Lifecycle:
             undo.callback(self._registry.forget, model)
             limit = Deadline(self._settings.load_timeout_s)
             before = f"unloading what the name {name} stood for before"
-            await limit.bound(self._departures.until_gone(name), before)
+            await limit.bound(self._departures.wait_until_gone(name), before)
 
             with record.stage("read"):
                 archive = await self._read(name, url, entry, limit)
@@ -189,16 +189,16 @@ class Lifecycle:
             )
             undo.pop_all()  # the load is complete: nothing is undone from here on
             room.taken()
-        _log_event("model loaded", model, started, **_facts(serving_plan))
+        _log_event("model loaded", model, started, **_describe(serving_plan))
         return serving_plan
 
     async def _read(self, name: str, url: str, entry: str | None, limit: Deadline) -> _Archive:
         settings = self._settings
 
         def read() -> _Archive:
-            directory = source_directory(url, settings.model_root, settings.root_setting)
+            directory = check_source_directory(url, settings.model_root, settings.root_setting)
             repository = read_repository(directory, entry)
-            return _Archive(repository, read_executor_graph(repository), archive_identity(url))
+            return _Archive(repository, read_executor_graph(repository), identify_archive(url))
 
         reading = settings.in_thread(read, "read")
         return await limit.bound(reading, f"reading the archive of the model {name}")
@@ -303,7 +303,7 @@ class Lifecycle:
         return model
 
     async def _until_live(self, limit: Deadline) -> None:
-        await self._triton.until_live(min(self._settings.start_timeout_s, limit.remaining))
+        await self._triton.wait_until_live(min(self._settings.start_timeout_s, limit.remaining))
 
     # -- what blocks, run in a thread
 
@@ -378,7 +378,7 @@ def _read_configs(serving_plan: ServingPlan, gpus: int) -> _ConfigFacts:
     return _ConfigFacts(places, most_places, serving_plan.fails_in_part)
 
 
-def _facts(serving_plan: ServingPlan) -> dict[str, object]:
+def _describe(serving_plan: ServingPlan) -> dict[str, object]:
     """What the log says of a load: the form, and what became of workflows if there are any."""
     facts: dict[str, object] = {"form": serving_plan.form.value}
     if joined := sum(len(model.steps) for model in serving_plan.models):

@@ -14,7 +14,7 @@ from ensemble_tools.archive.files import is_directory, read_bounded
 from serve.errors import BadRequest, shortened
 
 
-def source_directory(url: str, root: Path, root_setting: str = "") -> Path:
+def check_source_directory(url: str, root: Path, root_setting: str = "") -> Path:
     """The directory that a load's `url` names; touches the file system.
 
     Raises BadRequest unless it is an absolute path of an existing directory inside root, both taken
@@ -49,16 +49,17 @@ _READ, _READ_IN_ALL = 64 * 1024, 4 * 1024 * 1024
 _MOST_ENTRIES = 5_000
 
 
-def archive_identity(url: str) -> str:
+def identify_archive(url: str) -> str:
     """What tells this archive from another one, wherever it lies; touches the file system.
 
-    url: as source_directory took it. The names and sizes of its files, and the contents of short
+    url: as check_source_directory took it. The names and sizes of its files, and the contents of
+    short
     ones: configs and programs. The same archive, extracted anew, is the same; a mended one is
     another.
     """
     digest = blake2b(digest_size=16)
     left = _READ_IN_ALL
-    for path in islice(_files(Path(url)), _MOST_ENTRIES):
+    for path in islice(_list_files(Path(url)), _MOST_ENTRIES):
         with suppress(OSError, ValueError, EnsembleToolsError):
             size = path.lstat().st_size
             digest.update(f"{path.relative_to(url)}\0{size}\0".encode(errors="surrogateescape"))
@@ -68,7 +69,7 @@ def archive_identity(url: str) -> str:
     return digest.hexdigest()
 
 
-def _files(top: Path) -> Iterator[Path]:
+def _list_files(top: Path) -> Iterator[Path]:
     """Everything below, in the order of names; links are not followed."""
     for directory, names, files in os.walk(top):
         names.sort()

@@ -92,16 +92,16 @@ class Revival:
     async def _revive_if_dead(self, model: Model) -> None:
         generation = model.generation
         try:
-            for name in await self.dead_stubs(model):
+            for name in await self.find_dead_stubs(model):
                 self._registry.note_lost(model, generation, name)
             if model.lost:
                 await self.revive(model, generation)
         except (OSError, NoThread, ServeError) as error:
-            _log.warning("the model will be looked at later: %s", error, extra=_facts(model))
+            _log.warning("the model will be looked at later: %s", error, extra=_describe(model))
         finally:
             self._looked_at.discard(model.name)
 
-    async def dead_stubs(self, model: Model) -> frozenset[str]:
+    async def find_dead_stubs(self, model: Model) -> frozenset[str]:
         """Those of its Triton models that have lost a stub since they were loaded.
 
         Also where another one runs in its place: tritonserver 2.36 starts a dead stub again by
@@ -186,7 +186,7 @@ class Revival:
             self._note_restarting(model)
             raise
         except Exception as error:  # something of our own: no descriptor, no thread
-            _log.error("the model will be loaded later: %s", error, extra=_facts(model))
+            _log.error("the model will be loaded later: %s", error, extra=_describe(model))
             if model.state is State.RELOADING:
                 lacking = f"no resources to load the model {model.name} again: {error}"
                 self._fail_reload(model, ResourceExhausted(lacking))
@@ -195,7 +195,9 @@ class Revival:
 
     async def _reload_or_give_up(self, model: Model) -> str:
         """How it ended: one of REVIVAL_RESULTS."""
-        _log.warning("a model's Triton models were lost; loading them again", extra=_facts(model))
+        _log.warning(
+            "a model's Triton models were lost; loading them again", extra=_describe(model)
+        )
         try:
             if self._is_suspect(model):
                 await self._others_back.wait()
@@ -203,18 +205,18 @@ class Revival:
                 model.serving, model.archive, self._unload_timeout_s, lost=model.lost
             )
         except (ResourceExhausted, TritonError) as error:
-            _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
+            _log.warning("the model will be loaded later: %s", error, extra=_describe(model))
             self._fail_reload(model, error)
             return "postponed"
         except (OSError, NoThread):  # not the model's fault
             raise
         except Exception as error:
-            _log.error("the model could not be loaded again: %s", error, extra=_facts(model))
+            _log.error("the model could not be loaded again: %s", error, extra=_describe(model))
             await self._give_up(model)
             return "given_up"
         else:
             self._registry.finish_reload(model, back.stubs)
-            _log.info("the model was loaded again", extra=_facts(model))
+            _log.info("the model was loaded again", extra=_describe(model))
             if back.left:
                 self._begin(self._end_when_idle(model, back.left))
             return "revived"
@@ -237,12 +239,12 @@ class Revival:
                 await self._hosting.unload(model.serving, deadline, lost=model.lost)
             )
         except ServeError as error:
-            _log.error("a failed reload could not be undone: %s", error, extra=_facts(model))
+            _log.error("a failed reload could not be undone: %s", error, extra=_describe(model))
         await run_in_daemon_thread(
             lambda: retract(model.serving, self._serving_repository), "retract"
         )
         self._registry.forget(model)
 
 
-def _facts(model: Model) -> dict[str, object]:
+def _describe(model: Model) -> dict[str, object]:
     return {"model_name": model.name, "generation": model.generation}

@@ -28,7 +28,7 @@ class TritonAccess:
     inference: str = field(repr=False)
 
     @classmethod
-    def fresh(cls) -> TritonAccess:
+    def make_secret(cls) -> TritonAccess:
         """Values that nobody can guess."""
         return cls(secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES))
 

@@ -142,10 +142,10 @@ class TritonClient:
         return False
 
     async def _get_status(self, path: bytes) -> int:
-        asked = self._http.request(b"GET", path, [], timeout_s=HEALTH_TIMEOUT_S)
-        return (await within(asked, HEALTH_TIMEOUT_S)).status  # with connecting
+        request = self._http.request(b"GET", path, [], timeout_s=HEALTH_TIMEOUT_S)
+        return (await within(request, HEALTH_TIMEOUT_S)).status  # with connecting
 
-    async def until_live(self, timeout_s: float) -> None:
+    async def wait_until_live(self, timeout_s: float) -> None:
         """Wait until tritonserver lives; raises TritonUnavailable after timeout_s."""
         deadline = Deadline(timeout_s)
         while not await self.is_live():

@@ -20,8 +20,8 @@ from serve.deadline import Deadline, within
 from serve.errors import ModelUnusable, ResourceExhausted, TritonUnavailable
 from serve.threads import run_in_daemon_thread
 from serve.triton.exhaustion import means_exhaustion
-from serve.triton.load_errors import ModelsSide, describe_load_error, lacking_module
-from serve.triton.messages import load_failure_reason, without_regions
+from serve.triton.load_errors import ModelsSide, describe_load_error, find_lacking_module
+from serve.triton.messages import load_failure_reason, remove_regions
 
 #: How long a question about models may take; the index of hundreds is some ms.
 INDEX_TIMEOUT_S = 10.0
@@ -106,10 +106,10 @@ class ModelControl:
         if self.version:
             return
         with suppress(InferenceServerException, grpc.aio.UsageError, asyncio.TimeoutError):
-            asked = self._control.get_server_metadata(
+            call = self._control.get_server_metadata(
                 headers=self._access, client_timeout=_VERSION_S
             )
-            self.version = str((await within(asked, _VERSION_S)).version)
+            self.version = str((await within(call, _VERSION_S)).version)
 
     @property
     def restarts_stubs(self) -> bool:
@@ -136,7 +136,7 @@ class ModelControl:
         except InferenceServerException as error:
             if error.status() == _LATE and await self._nobody_listens():
                 raise TritonUnavailable("nobody is there") from error
-            needed = await _find_needed(plan, lacking_module(error.message() or ""))
+            needed = await _find_needed(plan, find_lacking_module(error.message() or ""))
             raise self._translate_load_error(plan, error, deadline, needed) from error
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
@@ -173,7 +173,7 @@ class ModelControl:
                 self._unload_from_any(plan, lost, lost_s), f"unloading the model {plan.model_name}"
             )
         except InferenceServerException as error:
-            raise TritonUnavailable(without_regions(error.message() or str(error))) from error
+            raise TritonUnavailable(remove_regions(error.message() or str(error))) from error
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
 
@@ -194,7 +194,7 @@ class ModelControl:
     async def _unload(self, plan: ServingPlan, lost: Collection[str], lost_s: float) -> None:
         await self._ask_to_unload(plan.entry)
         pause, started = _FIRST_LOOK_S, time.monotonic()
-        ensembles = _ensembles(plan)
+        ensembles = _list_ensembles(plan)
         while held := await self._list_states(plan):
             waited = time.monotonic() - started
             stuck = {*lost, plan.entry, *ensembles} if lost else set()
@@ -297,7 +297,7 @@ async def _find_needed(plan: ServingPlan, module: str) -> str:
     return await run_in_daemon_thread(lambda: find_needed(plan, module), "needed") if module else ""
 
 
-def _ensembles(plan: ServingPlan) -> set[str]:
+def _list_ensembles(plan: ServingPlan) -> set[str]:
     return {
         model.triton_name
         for model in plan.models

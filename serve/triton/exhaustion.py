@@ -69,7 +69,7 @@ _LONGEST_ESCAPED = 256 * 1024
 _ESCAPED = re.compile(rb"\\u([0-9a-fA-F]{4})")
 
 
-def means_exhaustion(message: str, said: Sequence[bytes] = (), memory: float = math.inf) -> bool:
+def means_exhaustion(message: str, body: Sequence[bytes] = (), memory: float = math.inf) -> bool:
     """Whether the message of a failed load or invocation speaks of a lacking resource.
 
     memory: bytes that the machine has. Who asks for more at once would not get them of an empty
@@ -80,25 +80,25 @@ def means_exhaustion(message: str, said: Sequence[bytes] = (), memory: float = m
     unloaded by his words.
     """
     folded = _NO_LACK.sub("", message.casefold())
-    phrases = list(_phrases(folded))
-    if phrases and _most_asked(folded) > memory:
+    phrases = list(_find_phrases(folded))
+    if phrases and _find_most_asked(folded) > memory:
         return False
-    if not phrases or not said:
+    if not phrases or not body:
         return bool(phrases)
-    wrote = b"".join(said).lower()
+    wrote = b"".join(body).lower()
     if b"\\u" in wrote:
         if len(wrote) > _LONGEST_ESCAPED:
             return False
-        wrote = _unescaped(wrote)
+        wrote = _unescape(wrote)
     return any(phrase.encode() not in wrote for phrase in phrases)
 
 
-def _phrases(folded: str) -> Iterator[str]:
+def _find_phrases(folded: str) -> Iterator[str]:
     yield from (phrase for phrase in _PHRASES if phrase in folded)
     yield from (match[0] for pattern in _PATTERNS if (match := pattern.search(folded)))
 
 
-def _most_asked(folded: str) -> float:
+def _find_most_asked(folded: str) -> float:
     """Bytes; none where the message has no such number."""
     return max(
         (
@@ -109,6 +109,6 @@ def _most_asked(folded: str) -> float:
     )
 
 
-def _unescaped(text: bytes) -> bytes:
+def _unescape(text: bytes) -> bytes:
     """With plain letters in the place of those that are written by their number."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)).lower().encode(errors="replace"), text)

@@ -53,7 +53,7 @@ _OF_COLUMNS = re.compile(
 )
 
 
-def failed_function(message: str) -> str:
+def find_failed_function(message: str) -> str:
     """The beginning of the sentence above, where a traceback of Merlin's says it; else empty."""
     _, formatted, listed = message.partition(FORMATTED)
     frames = _PLACE.findall(listed if formatted else message)

@@ -174,12 +174,12 @@ class Hosting:
         Those of generated steps and of stand-in backends have nothing to finalize. None where one
         of the model's may have, or where they cannot be looked for.
         """
-        found = await self._find_ending(plan)
+        processes = await self._find_ending(plan)
         finalize = {model.triton_name for model in plan.models if model.finalizes}
-        stubs = (it for it in found if isinstance(it, Stub))
+        stubs = (it for it in processes if isinstance(it, Stub))
         if any(it.runs_python_file and it.triton_name in finalize for it in stubs):
             return frozenset()
-        return found
+        return processes
 
     async def kill(self, processes: Processes) -> None:
         """End stubs now, and what they have started; returns when they have ended.
@@ -214,7 +214,7 @@ class Hosting:
                 break
             await asyncio.sleep(_INSIDE_LOOK_S)
         await self._replace(REPLACED_S)
-        await self._triton.until_live(self.loading.load_timeout_s)
+        await self._triton.wait_until_live(self.loading.load_timeout_s)
 
     async def _release(self, plan: ServingPlan, timeout_s: float, lost: Collection[str]) -> None:
         """Unload what a failed reload did load. Stubs stay: an older one may still answer."""

@@ -90,7 +90,7 @@ class TritonHttp:
         each piece as well. A connection that is left open is closed when the head has come:
         tritonserver looks for a closed one when it writes, so closing it earlier cancels nothing.
         """
-        head = self._head(method, path, headers, body)
+        head = self._write_head(method, path, headers, body)
         connection = self._take_idle() or await self._connect()
         try:
             connection.send(head, body, grown)
@@ -156,7 +156,9 @@ class TritonHttp:
         else:
             self.idle.append(connection)
 
-    def _head(self, method: bytes, path: bytes, headers: Headers, body: Sequence[bytes]) -> bytes:
+    def _write_head(
+        self, method: bytes, path: bytes, headers: Headers, body: Sequence[bytes]
+    ) -> bytes:
         lines = [method, b" ", path, b" HTTP/1.1\r\n", self._own_lines]
         for name, value in headers:
             lines += (name, b": ", value, b"\r\n")

@@ -102,7 +102,7 @@ _LONGEST_READ = 4096
 _LONGEST = 600
 
 
-def lacking_module(message: str) -> str:
+def find_lacking_module(message: str) -> str:
     """Which module the models' Python has not, by tritonserver's message; empty for another one."""
     lacked = _MODULE_LACKS.search(load_failure_reason(message)[:_LONGEST_READ])
     return lacked["name"] if lacked else ""
@@ -144,12 +144,12 @@ def _explain_unread(plan: ServingPlan, models: ModelsSide) -> str:
     if unknown := name_unknown_field(reason):
         is_slip = unknown.endswith("?")
         reason = unknown if is_slip else f"{unknown} in this tritonserver{_NEWER}"
-    reason = _with_archives_paths(plan, reason).removesuffix(f" for {name}").rstrip(".")
+    reason = _put_archives_paths(plan, reason).removesuffix(f" for {name}").rstrip(".")
     return f"{_name(plan, name)} failed to load: {file}: {reason}"
 
 
 def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, needed: str) -> str:
-    reason = _with_archives_names(plan, _SAID_BEFORE.sub("", reason[:_LONGEST_READ]))
+    reason = _put_archives_names(plan, _SAID_BEFORE.sub("", reason[:_LONGEST_READ]))
     if lacked := _NO_VERSION.search(reason):
         step = f"{reason[: lacked.start()]}whose version {lacked['version']} is not served"
         return (
@@ -167,7 +167,11 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, n
         reason = f"{reason[:_LONGEST]}…"
     if lacked := _MODULE_LACKS.search(reason):
         packages = _INSTALLED_AS.get(lacked["name"], "it")
-        other = _MERLIN if lacked["name"] in {"merlin", "nvtabular"} else _base_with(lacked["name"])
+        other = (
+            _MERLIN
+            if lacked["name"] in {"merlin", "nvtabular"}
+            else _name_base_with(lacked["name"])
+        )
         if needed:
             return f"{reason}; {needed}, or install {packages} into {models.python}{other}"
         is_known = lacked["name"] in _INSTALLED_AS or other
@@ -175,7 +179,7 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, n
             other = f", or put it into the archive beside {of}"  # a function's
         return f"{reason}; install {packages} into {models.python}{other}"
     if lacked := _STAND_IN_LACKS.search(reason):
-        return f"{reason}{_base_with(lacked['name'])}"
+        return f"{reason}{_name_base_with(lacked['name'])}"
     if lacking := _BACKEND_LACKS.fullmatch(reason):
         there = f"; there are {', '.join(models.backends)}" if models.backends else ""
         backend = lacking["new"] or lacking["old"] or lacking["middle"]
@@ -211,22 +215,22 @@ def _find_reader(plan: ServingPlan, failing: str) -> str:
     return ""
 
 
-def _base_with(library: str) -> str:
+def _name_base_with(library: str) -> str:
     """The end of a sentence that names a base with the library; empty where none is known."""
     backend = _LIBRARIES.get(library)
     return f"; or build the image on {_BASES[backend]}, which has it" if backend else ""
 
 
-def _with_archives_names(plan: ServingPlan, reason: str) -> str:
+def _put_archives_names(plan: ServingPlan, reason: str) -> str:
     """Models and paths as the archive has them."""
     names = plan.source_names
     plain = _IN_NAMESPACE.sub(lambda it: names.get(it["name"], it["name"]), reason)
     for published, source in names.items():
         plain = plain.replace(f"'{published}'", f"'{source}'")
-    return _with_archives_paths(plan, plain)
+    return _put_archives_paths(plan, plain)
 
 
-def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
+def _put_archives_paths(plan: ServingPlan, reason: str) -> str:
     """A path of the serving repository as the archive has it: below its model's directory.
 
     A model may say whatever it likes, and is read once: what looks like a path is taken apart.
@@ -264,7 +268,7 @@ def _find_place(plan: ServingPlan, message: str) -> str:
         if called["path"].partition(_PUBLISHED)[2].partition("/")[0] not in {"", *generated}
     ]
     for called in own or published:
-        return f" ({_with_archives_paths(plan, called['path'])}, line {called['line']})"
+        return f" ({_put_archives_paths(plan, called['path'])}, line {called['line']})"
     return ""
 
 

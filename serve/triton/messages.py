@@ -14,7 +14,7 @@ from serve.triton.exhaustion import means_exhaustion
 from serve.triton.functions import (
     FORMATTED,
     WORKFLOW_FAILED,
-    failed_function,
+    find_failed_function,
     in_function,
     speaks_of_columns,
 )
@@ -91,7 +91,7 @@ def judge(
     status: int,
     message: str,
     triton_names: Collection[str],
-    said: Sequence[bytes] = (),
+    body: Sequence[bytes] = (),
     memory: float = math.inf,
 ) -> Verdict:
     """Whose fault it is that an inference was answered with this status and message.
@@ -116,7 +116,7 @@ def judge(
         return Verdict.ENDPOINT
     if _UNREADABLE.match(message) or (status < 500 and _UNFIT.match(message)):
         return Verdict.CALLER
-    if means_exhaustion(message, said, memory):
+    if means_exhaustion(message, body, memory):
         return Verdict.EXHAUSTED
     if _MODEL_RAISED.match(message) or _WORKFLOW_FAILED.match(message) or status >= 500:
         return Verdict.MODEL
@@ -132,7 +132,7 @@ def was_carried_out(message: str) -> bool:
     return not any(pattern.fullmatch(message) for pattern in not_given)
 
 
-def dead_model(message: str, triton_names: Collection[str]) -> str | None:
+def find_dead_model(message: str, triton_names: Collection[str]) -> str | None:
     """Which of the models a message with the verdict STUB_DIED is about, if it says so.
 
     It names the instance: the model's name, its version or group, and a number.
@@ -178,10 +178,10 @@ def load_failure_reason(message: str) -> str:
     carry a formatted traceback instead, whose last line is the exception.
     """
     match = _REASON.search(message)  # the first: what the model said comes behind it
-    return one_sentence(match["reason"] if match else message)
+    return make_one_sentence(match["reason"] if match else message)
 
 
-def without_regions(message: str) -> str:
+def remove_regions(message: str) -> str:
     """A message without the names of shared memory regions.
 
     Who knows one could have tritonserver map it and so read and write a model's memory
@@ -190,9 +190,9 @@ def without_regions(message: str) -> str:
     return _REGION.sub("(a shared memory region)", message)
 
 
-def one_sentence(message: str) -> str:
+def make_one_sentence(message: str) -> str:
     """A message on one line, without a traceback's places, regions' names and an id of nobody's."""
-    message = without_regions(message).replace(_NO_ID, "")
+    message = remove_regions(message).replace(_NO_ID, "")
     reason = message.partition(_TRACEBACK)[0].partition(FORMATTED)[0].rstrip("; \n")
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     if any("Traceback (most recent call last)" in line for line in lines):
@@ -231,7 +231,7 @@ _FULL_PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/'\":,;()]+/)+(?=[^\s/'\":,;()])")
 _UNSAID = "it did not say why in its last words; see the log"
 
 
-def failure_cause(message: str, *, cut: bool = False) -> str:
+def find_failure_cause(message: str, *, cut: bool = False) -> str:
     """Why a model failed, in one sentence for its caller: no code, no traceback and no paths.
 
     cut: the message had more words, and the reason stands in the last ones.
@@ -239,20 +239,20 @@ def failure_cause(message: str, *, cut: bool = False) -> str:
     reason = message.replace(_NO_ID, "")
     while wrapped := _WRAPPER.match(reason):
         reason = reason[wrapped.end() :]
-    cause = _FULL_PATH.sub("…/", without_code(_MERLINS.sub(r"\1: ", reason), cut=cut))
-    return in_function(failed_function(reason), cause)
+    cause = _FULL_PATH.sub("…/", remove_code(_MERLINS.sub(r"\1: ", reason), cut=cut))
+    return in_function(find_failed_function(reason), cause)
 
 
-def without_code(message: str, *, cut: bool = False) -> str:
+def remove_code(message: str, *, cut: bool = False) -> str:
     """A message on one line, of which code, tracebacks and regions are left out; cut: as above.
 
     Models write some that are told as no failure of theirs: a wrong request, a lack of memory.
     """
-    reason = without_regions(message).replace(_NO_ID, "")
+    reason = remove_regions(message).replace(_NO_ID, "")
     reason = reason.partition(_TRACEBACK)[0].partition(FORMATTED)[0]
     lines = [line.rstrip() for line in reason.rstrip("; \n").splitlines() if line.strip()]
     if _WITH_CODE.search(reason):
-        reason = _last_reason([_MARGIN.sub("", line, 1) for line in lines], cut=cut)
+        reason = _find_last_reason([_MARGIN.sub("", line, 1) for line in lines], cut=cut)
         return _FULL_PATH.sub("…/", reason)
     return " ".join(map(str.strip, lines))
 
@@ -262,7 +262,7 @@ def speaks_of_values(cause: str) -> bool:
     return _OF_VALUES.search(cause) is not None or speaks_of_columns(cause)
 
 
-def _last_reason(lines: list[str], *, cut: bool) -> str:
+def _find_last_reason(lines: list[str], *, cut: bool) -> str:
     """What stands behind the last place of a traceback; else the last exception, or the last line.
 
     lines: with the indents by which code is known.

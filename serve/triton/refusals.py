@@ -32,8 +32,8 @@ class Refusal:
     logged: str = ""
 
 
-def refusal(
-    answer: Answer, plan: ServingPlan, said: Sequence[bytes] = (), memory: float = math.inf
+def read_refusal(
+    answer: Answer, plan: ServingPlan, body: Sequence[bytes] = (), memory: float = math.inf
 ) -> Refusal:
     """What an answer of the plan's entry model that is no 200 means.
 
@@ -41,17 +41,17 @@ def refusal(
     the machine has.
     """
     message = read_message(answer)
-    verdict = judge(answer.status, message, plan.triton_names, said, memory)
+    verdict = judge(answer.status, message, plan.triton_names, body, memory)
     return Refusal(verdict, message, answer.cut)
 
 
 def read_message(answer: Answer) -> str:
     """What it says, as far as it has come."""
     body = b"".join(answer.body)
-    return _read_cut_message(body) if answer.cut else error_message(body)
+    return _read_cut_message(body) if answer.cut else read_error_message(body)
 
 
-def error_message(body: bytes) -> str:
+def read_error_message(body: bytes) -> str:
     """The text of Triton's error body, or the body itself when it is none.
 
     Under generate_stream an error is a server-sent event.

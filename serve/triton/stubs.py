@@ -99,14 +99,14 @@ def find_stubs(
     A stub's first argument is the path of its model.py; a process that has ended has none. Raises
     OSError where processes cannot be looked at.
     """
-    found = set()
+    stubs = set()
     for entry in processes.glob("[0-9]*"):
-        command = _command(entry)
+        command = _read_command(entry)
         program, model_file, *_ = (*command.split("\0"), "")
         name = _model_of(Path(model_file), serving_repository)
         if program.endswith(_STUB) and name in triton_names:
-            found.add(Stub(int(entry.name), name, command))
-    return frozenset(found)
+            stubs.add(Stub(int(entry.name), name, command))
+    return frozenset(stubs)
 
 
 def find_forked(
@@ -117,14 +117,14 @@ def find_forked(
     They were forked from a warm interpreter, end when their stub does, and write over their command
     whose they are (FORKED, and the folder of the model's version).
     """
-    found = set()
+    forked = set()
     for entry in processes.glob("[0-9]*"):
-        program, folder, *_ = (*_command(entry).split("\0"), "")
+        program, folder, *_ = (*_read_command(entry).split("\0"), "")
         if program == FORKED and _model_of(Path(folder), serving_repository) in triton_names:
-            status = _status(entry)
+            status = _read_status(entry)
             if status is not None:
-                found.add(Descendant(int(entry.name), status.started))
-    return frozenset(found)
+                forked.add(Descendant(int(entry.name), status.started))
+    return frozenset(forked)
 
 
 def find_descendants(
@@ -138,26 +138,26 @@ def find_descendants(
         return frozenset()
     children = defaultdict(list)
     for entry in processes.glob("[0-9]*"):
-        if status := _status(entry):
+        if status := _read_status(entry):
             children[status.parent].append(Descendant(int(entry.name), status.started))
     # Looked at once more, after all: so the ids that parents were told by were theirs.
     parents = [it.pid for it in of if _is_it(it, processes / str(it.pid))]
-    found: set[Descendant] = set()
+    descendants: set[Descendant] = set()
     while parents:
-        new = set(children[parents.pop()]) - found
-        found |= new
+        new = set(children[parents.pop()]) - descendants
+        descendants |= new
         parents += [it.pid for it in new]
-    return frozenset(found)
+    return frozenset(descendants)
 
 
 def find_dead_children(processes: Path = _PROCESSES) -> frozenset[Descendant]:
     """Our own children that have ended and that nobody has asked for. Blocking, some ms."""
-    found, us = set(), os.getpid()
+    dead, us = set(), os.getpid()
     for entry in processes.glob("[0-9]*"):
-        status = _status(entry)
+        status = _read_status(entry)
         if status is not None and status.parent == us and status.state == "Z":
-            found.add(Descendant(int(entry.name), status.started))
-    return frozenset(found)
+            dead.add(Descendant(int(entry.name), status.started))
+    return frozenset(dead)
 
 
 async def end_stubs(ending: Collection[Stub | Descendant], patience: Patience = PATIENCE) -> None:
@@ -205,10 +205,10 @@ async def _wait_for_end(stubs: Collection[Stub], timeout_s: float) -> list[Stub]
     return left
 
 
-def _end_descendants(found: frozenset[Descendant], patience: Patience) -> None:
+def _end_descendants(descendants: frozenset[Descendant], patience: Patience) -> None:
     """Return when these have ended, and what they start meanwhile. Blocking, bounded."""
     alone_until, killing = time.monotonic() + patience.alone_s, False
-    while left := [it for it in found if _runs(it)]:
+    while left := [it for it in descendants if _runs(it)]:
         if (late_s := time.monotonic() - alone_until) > patience.killed_s:
             _log.error("processes of stubs do not end: %s", sorted(it.pid for it in left))
             break
@@ -216,18 +216,18 @@ def _end_descendants(found: frozenset[Descendant], patience: Patience) -> None:
             if not killing:
                 _log.info("ending processes that stubs had started: %d", len(left))
             killing = True
-            found |= find_descendants(left)
-            _kill_descendants(found)
+            descendants |= find_descendants(left)
+            _kill_descendants(descendants)
         time.sleep(_LOOK_S)
-    for it in found:  # our children by now (container.tritonserver.process): ours to bury
+    for it in descendants:  # our children by now (container.tritonserver.process): ours to bury
         if _is_it(it, _PROCESSES / str(it.pid)):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(it.pid, os.WNOHANG)
 
 
-def _kill_descendants(found: Collection[Descendant]) -> None:
+def _kill_descendants(descendants: Collection[Descendant]) -> None:
     """At once: those that still run."""
-    for it in found:
+    for it in descendants:
         if _runs(it):
             with contextlib.suppress(OSError):
                 os.kill(it.pid, signal.SIGKILL)
@@ -239,7 +239,7 @@ def has_threads(stub: Stub, processes: Path = _PROCESSES) -> bool:
     A load whose stub is killed before that never ends, nor does the thread that carries it out
     (seen on 2.36 and 2.51); 5 ms after that it ends.
     """
-    status = _status(processes / str(stub.pid))
+    status = _read_status(processes / str(stub.pid))
     return status is not None and status.threads > 1
 
 
@@ -251,9 +251,9 @@ def _runs(it: Stub | Descendant) -> bool:
     """
     process = _PROCESSES / str(it.pid)
     try:
-        if isinstance(it, Stub) and (_command(process) or it.command) != it.command:
+        if isinstance(it, Stub) and (_read_command(process) or it.command) != it.command:
             return False
-        status = _status(process)
+        status = _read_status(process)
     except OSError:  # no descriptor: as far as is known
         return True
     if status is None or (isinstance(it, Descendant) and status.started != it.started):
@@ -264,8 +264,8 @@ def _runs(it: Stub | Descendant) -> bool:
 def _is_it(it: Stub | Descendant, process: Path) -> bool:
     """Whether the process with its id is this one; not told of a stub that is ending."""
     if isinstance(it, Stub):
-        return _command(process) == it.command
-    status = _status(process)
+        return _read_command(process) == it.command
+    status = _read_status(process)
     return status is not None and status.started == it.started
 
 
@@ -278,7 +278,7 @@ class _Status(NamedTuple):
     started: int
 
 
-def _status(process: Path) -> _Status | None:
+def _read_status(process: Path) -> _Status | None:
     """None for one that is gone; raises OSError where that cannot be told."""
     try:
         text = (process / "stat").read_text(errors="replace")
@@ -288,7 +288,7 @@ def _status(process: Path) -> _Status | None:
     return _Status(fields[0], int(fields[1]), int(fields[17]), int(fields[19]))
 
 
-def _command(process: Path) -> str:
+def _read_command(process: Path) -> str:
     """Its words, each with a null after it; empty when it ends or has ended. Raises as _status."""
     try:
         return (process / "cmdline").read_text(errors="replace")

@@ -176,24 +176,24 @@ class Unloading:
         try:
             states = await within(self._control.states(plan), _STATES_S)
             busy = {name for name, state in states.items() if state != "READY"}
-            found = await self._running_stubs(busy)
+            stubs = await self._find_running_stubs(busy)
             await asyncio.sleep(_KILL_AGAIN_S)
-            found &= await self._running_stubs(busy)
+            stubs &= await self._find_running_stubs(busy)
         except (OSError, RuntimeError, ServeError, asyncio.TimeoutError) as error:
             _log.warning("python stubs cannot be looked for: %s", error or "no answer in time")
             await asyncio.sleep(_KILL_AGAIN_S)
             return False
-        names = {stub.triton_name for stub in found}
+        names = {stub.triton_name for stub in stubs}
         if names:
             _log.warning("tritonserver does not answer; ending python stubs of: %s", sorted(names))
-            kill_stubs(found)
+            kill_stubs(stubs)
             left |= {name for name in names if states[name] == "UNLOADING"}
         return bool(names)
 
-    async def _running_stubs(self, triton_names: Collection[str]) -> frozenset[Stub]:
+    async def _find_running_stubs(self, triton_names: Collection[str]) -> frozenset[Stub]:
         def look() -> frozenset[Stub]:
-            found = find_stubs(self._serving_repository, triton_names)
-            return frozenset(stub for stub in found if has_threads(stub))
+            stubs = find_stubs(self._serving_repository, triton_names)
+            return frozenset(stub for stub in stubs if has_threads(stub))
 
         return await run_in_daemon_thread(look, "stubs")
 
@@ -214,7 +214,7 @@ class Unloading:
         """Whether tritonserver carries out no loads any more. Blocks for as long as others load."""
         if not await self._control.answers_load(_UNKNOWN, self._probe_s):
             return True
-        with self._canary():
+        with self._ask_canary():
             answered = asyncio.ensure_future(
                 self._control.answers_load(_CANARY, self._loading.load_timeout_s)
             )
@@ -227,7 +227,7 @@ class Unloading:
                 answered.cancel()
 
     @contextmanager
-    def _canary(self) -> Iterator[None]:
+    def _ask_canary(self) -> Iterator[None]:
         _log.info("tritonserver is tried with a model that it has to refuse: %s", _CANARY)
         directory = self._serving_repository / _CANARY
         try:

@@ -14,7 +14,7 @@ import tritonclient.grpc as triton_grpc
 
 from container.ports import choose_ports
 from container.settings import read_settings
-from container.tritonserver.command import build_command, shm_prefix_for
+from container.tritonserver.command import build_command, name_shm_prefix
 from container.tritonserver.runtime import find_runtime
 from ensemble_tools.serving.plan import ServingPlan
 from ensemble_tools.serving.publish import publish, retract
@@ -96,7 +96,7 @@ def triton(
         repository,
         everything,
         gpu_count=0,
-        shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
+        shm_prefix=name_shm_prefix(os.getpid(), secrets.token_hex(4)),
     )
     log = work / "tritonserver.log"
     with log.open("wb") as output:

@@ -488,6 +488,6 @@ def with_name(name: str) -> Fault:
     return next(fault for fault in faults() if fault.name == name)
 
 
-def lasting(scene: Scene, seconds: float) -> Scene:
+def restart_for_ever(scene: Scene, seconds: float) -> Scene:
     """The same scene for another fault."""
     return replace(scene, lasts_s=seconds, notes=[], hurts=[], victims=set())

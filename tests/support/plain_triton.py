@@ -16,7 +16,7 @@ import tritonclient.grpc as triton_grpc
 
 from container.ports import choose_ports
 from container.settings import read_settings
-from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
 from container.tritonserver.process import remove_shared_memory
 from container.tritonserver.runtime import find_runtime
 from tests.support.container import CALL_TIMEOUT_S, STOP_TIMEOUT_S, until
@@ -47,7 +47,7 @@ def plain_triton(
     settings = read_settings(environment)
     runtime = find_runtime(settings, directory / "work", os.environ)
     ports = choose_ports(settings)
-    prefix = shm_prefix_for(os.getpid(), secrets.token_hex(4))
+    prefix = name_shm_prefix(os.getpid(), secrets.token_hex(4))
     command = build_command(
         settings, runtime, ports, copied, os.environ, gpu_count=0, shm_prefix=prefix
     )

@@ -18,7 +18,7 @@ import httpx
 
 from container.ports import choose_ports
 from container.settings import read_settings
-from container.tritonserver.command import build_command, shm_prefix_for
+from container.tritonserver.command import build_command, name_shm_prefix
 from container.tritonserver.process import remove_shared_memory
 from container.tritonserver.runtime import find_runtime
 from tests.support.container import CALL_TIMEOUT_S, STOP_TIMEOUT_S, until
@@ -63,7 +63,7 @@ def frontend_command(directory: Path, port: str | None = None) -> FrontendComman
     settings = read_settings({})
     runtime = find_runtime(settings, directory / "work", os.environ)
     own_port = choose_ports(settings).http
-    prefix = shm_prefix_for(os.getpid(), secrets.token_hex(4))
+    prefix = name_shm_prefix(os.getpid(), secrets.token_hex(4))
     ours = build_command(
         settings, runtime, choose_ports(settings), empty, os.environ, gpu_count=0, shm_prefix=prefix
     )

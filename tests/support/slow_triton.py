@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from container.tritonserver.runtime import WHEEL_LIBRARIES, locate_tritonserver, restricting_flags
+from container.tritonserver.runtime import (
+    WHEEL_LIBRARIES,
+    find_restricting_flags,
+    find_tritonserver,
+)
 
 #: How long a start after the first one takes longer, in seconds.
 SLOWER_S = 1
@@ -19,7 +23,7 @@ exec "{program}" "$@"
 
 def slow_to_start_again(directory: Path, configured: str | None, slower_s: float = SLOWER_S) -> str:
     """For SERVE_TRITON_SERVER: the wheel's tritonserver, whose later starts take slower_s more."""
-    program = locate_tritonserver(Path(configured) if configured else None, {})
+    program = find_tritonserver(Path(configured) if configured else None, {})
     root, packages = program.parents[1], directory / "slow"
     ours = packages / "pytriton/tritonserver"
     (ours / "bin").mkdir(parents=True)
@@ -29,7 +33,7 @@ def slow_to_start_again(directory: Path, configured: str | None, slower_s: float
             (ours / entry.name).symlink_to(entry)
     started = packages / "started"
     slow = ours / "bin/tritonserver"
-    flags = " ".join(sorted(restricting_flags(program)))
+    flags = " ".join(sorted(find_restricting_flags(program)))
     slow.write_text(_PROGRAM.format(started=started, slower=slower_s, program=program, flags=flags))
     slow.chmod(0o755)
     return str(slow)

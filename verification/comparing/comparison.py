@@ -139,8 +139,8 @@ def _compare(
 
 def _is_by_design(message: str) -> bool:
     """Whether it begins so, behind models' names; words of a request come later, in quotes."""
-    way, found, _ = message.partition(RefusedByDesign.BEGINNING)
-    return bool(found) and len(way) <= _LONGEST_WAY and '"' not in way
+    way, marker, _ = message.partition(RefusedByDesign.BEGINNING)
+    return bool(marker) and len(way) <= _LONGEST_WAY and '"' not in way
 
 
 def _compare_answers(

@@ -69,8 +69,8 @@ class Generator:
         usual = self._choose_usual(self._draw(0))
         yield self._make_edge("0, 1, -1, smallest and largest numbers", _find_extremes)
         ids = [
-            what
-            for what, there in (
+            label
+            for label, there in (
                 ("huge ids", any(column.is_integer for column in self.columns)),
                 ("new strings", any(column.is_string for column in self.columns)),
             )

@@ -11,7 +11,7 @@ from serve.deadline import Deadline
 from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
 from serve.limit import TimeLimit
 from serve.triton.messages import Verdict
-from serve.triton.refusals import refusal
+from serve.triton.refusals import read_refusal
 from verification.errors import FormUnusable, TritonLost
 from verification.exchange import HEAD_SIZE_HEADER, Answer, Refusal, Reply, Request, decode, encode
 from verification.serving.server import Server
@@ -92,7 +92,7 @@ async def ask(server: Server, plan: ServingPlan, request: Request, model: str = 
             server.read_last_words(),
         ) from error
     if answer.status != 200:
-        refused = refusal(answer, plan)
+        refused = read_refusal(answer, plan)
         return Refusal(extract_sentence(refused.message), refused.verdict in _JUDGED)
     body = b"".join(answer.body)
     size = answer.header(HEAD_SIZE_HEADER)

@@ -16,7 +16,7 @@ from container.errors import ContainerError
 from container.machine.cuda_libraries import arrange_cuda_compat, count_gpus
 from container.ports import LOOPBACK, choose_ports
 from container.settings import Settings
-from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import TritonRuntime
 from serve.triton.client import TritonClient
@@ -70,7 +70,7 @@ async def run_tritonserver(
         serving,
         environment,
         gpu_count=gpus,
-        shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
+        shm_prefix=name_shm_prefix(os.getpid(), secrets.token_hex(4)),
         cuda_compat=arrange_cuda_compat(settings.cuda_compat, environment, Path("/")),
     )
     client = TritonClient(LOOPBACK, ports.http, ports.grpc)

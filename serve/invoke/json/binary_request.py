@@ -79,8 +79,8 @@ def make_binary_request(text: bytes, answer_is_large: bool = False) -> Steps[Bin
         if not answer_is_large:
             raise NotTaken
         return BinaryRequest(_ask_whole_for_binary(text), [], None)
-    lists = yield from _lists(text)
-    envelope = _envelope(text, lists)
+    lists = yield from _find_lists(text)
+    envelope = _read_envelope(text, lists)
     inputs = envelope.get("inputs")
     if not isinstance(inputs, list) or len(inputs) > _MOST_LISTS:
         raise NotTaken
@@ -91,7 +91,7 @@ def make_binary_request(text: bytes, answer_is_large: bool = False) -> Steps[Bin
         raise NotTaken  # a list that is not an input's data
     tensors: list[bytes] = []
     for each, (start, end) in zip(marked, lists, strict=True):
-        count = _element_count(each)
+        count = _count_elements(each)
         pieces, values = yield from read_data(text, start, end, each["datatype"])
         if values != count:
             raise NotTaken
@@ -127,7 +127,7 @@ def _ask_whole_for_binary(text: bytes) -> bytes:
     return b'{"parameters":{"binary_data_output":true},' + text[start.end() :]
 
 
-def _lists(text: bytes) -> Steps[list[tuple[int, int]]]:
+def _find_lists(text: bytes) -> Steps[list[tuple[int, int]]]:
     """Where the long lists stand that may be an input's data."""
     lists: list[tuple[int, int]] = []
     position = quote = brace = 0
@@ -187,7 +187,7 @@ def _ends(text: bytes, bracket: int) -> bool:
     return before.endswith((b'"', b"]"))
 
 
-def _envelope(text: bytes, lists: list[tuple[int, int]]) -> dict[str, Any]:
+def _read_envelope(text: bytes, lists: list[tuple[int, int]]) -> dict[str, Any]:
     pieces: list[bytes] = []
     position = 0
     for number, (start, end) in enumerate(lists):
@@ -224,7 +224,7 @@ def _refuse(constant: str) -> Any:
     raise NotTaken
 
 
-def _element_count(each: dict[str, Any]) -> int:
+def _count_elements(each: dict[str, Any]) -> int:
     """How many elements an input's shape declares."""
     shape, parameters = each.get("shape"), _parameters(each)
     datatype = each.get("datatype")

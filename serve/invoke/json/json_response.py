@@ -54,7 +54,7 @@ def write_json_answer(
 
 
 def _choose(
-    outputs: list[dict[str, Any]], tensors: memoryview, wanted: tuple[str, ...] | None
+    outputs: list[dict[str, Any]], tensors: memoryview, names: tuple[str, ...] | None
 ) -> list[tuple[dict[str, Any], memoryview | None]]:
     """Outputs with their tensors; None for one that is JSON already."""
     chosen: list[tuple[dict[str, Any], memoryview | None]] = []
@@ -65,10 +65,10 @@ def _choose(
         else:
             chosen.append((output, tensors[:size]))
             tensors = tensors[size:]
-    if wanted is None:
+    if names is None:
         return chosen
     named = {output["name"]: (output, tensor) for output, tensor in chosen}
-    return [named[name] for name in wanted]
+    return [named[name] for name in names]
 
 
 def _put_data(

@@ -211,13 +211,13 @@ def _read(chunk: bytes, datatype: str, read_at_once: int) -> tuple[bytes, int]:
 
 
 def _read_numbers(chunk: bytes, datatype: str) -> _Array:
-    asked, wide = _WIDE[datatype]
+    dtype, wide = _WIDE[datatype]
     values: _Array
     try:
         parsed = simdjson.Parser().parse(chunk)
         assert isinstance(parsed, simdjson.Array), "a chunk is a list"
-        values = np.frombuffer(parsed.as_buffer(of_type=asked), wide)
-        if asked == "d" and (values == 0).any() and _is_too_big(chunk):
+        values = np.frombuffer(parsed.as_buffer(of_type=dtype), wide)
+        if dtype == "d" and (values == 0).any() and _is_too_big(chunk):
             raise NotTaken
     except (NotTaken, ValueError, TypeError, RuntimeError):
         if datatype != "FP64":

@@ -18,7 +18,7 @@ import tritonclient.grpc.aio as triton_grpc
 
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_settings
-from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import TritonRuntime, find_runtime, own_environment_bin
@@ -103,7 +103,7 @@ def make_stage(
         repository,
         everything,
         gpu_count=0,
-        shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
+        shm_prefix=name_shm_prefix(os.getpid(), secrets.token_hex(4)),
     )
     return Stage(settings, runtime, ports, repository, command)
 

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from container.background import lasting
+from container.background import restart_for_ever
 
 
 async def test_what_fails_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -21,7 +21,7 @@ async def test_what_fails_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
         if tries < 4:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    await lasting("memory", work, again_s=0)
+    await restart_for_ever("memory", work, again_s=0)
     assert tries == 4
     (record,) = caplog.records
     assert (record.message, record.work) == ("work beside serving failed", "memory")  # type: ignore[attr-defined]
@@ -33,7 +33,7 @@ async def test_it_can_be_ended() -> None:
     async def work() -> None:
         await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(lasting("memory", work))
+    task = asyncio.ensure_future(restart_for_ever("memory", work))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from container.settings import SETTINGS, format_settings_table, read_settings
 from container.settings.values import MIB
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from serve.errors import BodyTooLarge
-from serve.limit import setting_of
+from serve.limit import name_setting
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,16 @@ def test_names_are_settings() -> None:
     """Each limit names the setting that it comes from, which exists, and no two the same."""
     settings = read_settings({})
     bounds = limits.waiting(settings)
-    assert setting_of(bounds.held_bytes) == f"a quarter of {setting_of(bounds.total_held_bytes)}"
+    assert (
+        name_setting(bounds.held_bytes) == f"a quarter of {name_setting(bounds.total_held_bytes)}"
+    )
     named = [
-        setting_of(bounds.total_held_bytes),
-        setting_of(limits.connections(settings, 30).largest_body),
-        setting_of(limits.load_timeout(settings)),
-        setting_of(limits.invoke_timeout(settings)),
-        setting_of(limits.memory_reserve(settings)),
-        setting_of(limits.gpu_memory_reserve(settings)),
+        name_setting(bounds.total_held_bytes),
+        name_setting(limits.connections(settings, 30).largest_body),
+        name_setting(limits.load_timeout(settings)),
+        name_setting(limits.invoke_timeout(settings)),
+        name_setting(limits.memory_reserve(settings)),
+        name_setting(limits.gpu_memory_reserve(settings)),
         limits.MODEL_ROOT,
         limits.TRANSLATE_JSON_FROM,
     ]

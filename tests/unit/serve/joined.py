@@ -99,9 +99,9 @@ class HookedClient(TritonClient):
         self.control = control = HookedControl(f"{host}:{grpc_port}", {}, self._is_gone)
         control.instead = self.instead
 
-    async def until_live(self, *arguments: Any) -> None:
+    async def wait_until_live(self, *arguments: Any) -> None:
         """As told, or as it is."""
-        await self.instead.get("until_live", super().until_live)(*arguments)
+        await self.instead.get("wait_until_live", super().wait_until_live)(*arguments)
 
     async def infer(self, *arguments: Any, **named: Any) -> Answer:
         """As told, or as it is."""
@@ -340,7 +340,7 @@ async def joined(
     run = asyncio.ensure_future(process.run())
     try:
         if start:
-            await triton.until_live(WAIT_S)
+            await triton.wait_until_live(WAIT_S)
         yield all_joined
     finally:
         await control.close()

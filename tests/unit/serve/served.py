@@ -13,9 +13,9 @@ from typing import cast
 import uvicorn
 
 from serve.errors import ModelNotLoaded, ResourceExhausted
-from serve.http.app import multi_model_app
+from serve.http.app import make_multi_model_app
 from serve.http.connections import ConnectionLimits, Connections
-from serve.http.invoke_protocol import invocation_protocol, invoked_model
+from serve.http.invoke_protocol import find_invoked_model, make_invocation_protocol
 from serve.http.routes import ModelRoutes, PingRoute
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
@@ -184,11 +184,11 @@ async def serving() -> AsyncIterator[Served]:
     telemetry = Telemetry(metrics)
     routes = ModelRoutes(Registry(), cast(Lifecycle, None))
     config = uvicorn.Config(
-        multi_model_app(
+        make_multi_model_app(
             PingRoute(healthy),
             routes,
         ),
-        http=invocation_protocol(invocation, invoked_model, crowd, rooms, telemetry),
+        http=make_invocation_protocol(invocation, find_invoked_model, crowd, rooms, telemetry),
         host="127.0.0.1",
         port=0,
         log_config=None,

@@ -131,7 +131,7 @@ class _Runs(threading.Thread):
             self._stage.repository,
             lambda: ModelsPython(backends=BACKENDS),
             False,
-            TritonAccess.fresh(),
+            TritonAccess.make_secret(),
             {},
             replace,
             OutsideCounts(),

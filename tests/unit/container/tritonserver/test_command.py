@@ -15,7 +15,7 @@ from container.tritonserver.command import (
     TritonCommand,
     build_command,
     exit_timeout_s,
-    shm_prefix_for,
+    name_shm_prefix,
 )
 from container.tritonserver.runtime import (
     CLIENT_SHM,
@@ -231,8 +231,8 @@ def test_tritonserver_waits_for_a_share_of_the_time_to_exit(shutdown: float, sha
 
 def test_shared_memory_names_tell_containers_apart() -> None:
     """Process ids repeat from container to container, and one name must not begin another."""
-    assert shm_prefix_for(1, "ab") != shm_prefix_for(1, "cd")
-    assert not shm_prefix_for(12, "ab").startswith(shm_prefix_for(1, "ab"))
+    assert name_shm_prefix(1, "ab") != name_shm_prefix(1, "cd")
+    assert not name_shm_prefix(12, "ab").startswith(name_shm_prefix(1, "ab"))
 
 
 ACCESS = TritonAccess("c0ntrol", "inf3rence")

@@ -16,9 +16,9 @@ from container.tritonserver.runtime import (
     STAND_INS,
     ask_interpreter,
     check_stub,
+    find_restricting_flags,
     find_runtime,
-    locate_tritonserver,
-    restricting_flags,
+    find_tritonserver,
     supports_python_based_backends,
 )
 from tests.unit.container.conftest import WHEEL_2_36
@@ -77,11 +77,11 @@ def snapshot(root: Path) -> list[str]:
 
 def test_flags_that_shut_apis(tmp_path: Path) -> None:
     """They are read off the program: 2.36 has the one for gRPC alone, a script has none."""
-    ours = locate_tritonserver(None, {"PATH": ""})
-    assert restricting_flags(ours) == {"http-restricted-api", "grpc-restricted-protocol"}
-    assert restricting_flags(WHEEL_2_36) == {"grpc-restricted-protocol"}
-    assert not restricting_flags(executable(tmp_path / "script"))
-    assert not restricting_flags(executable(tmp_path / "empty", ""))
+    ours = find_tritonserver(None, {"PATH": ""})
+    assert find_restricting_flags(ours) == {"http-restricted-api", "grpc-restricted-protocol"}
+    assert find_restricting_flags(WHEEL_2_36) == {"grpc-restricted-protocol"}
+    assert not find_restricting_flags(executable(tmp_path / "script"))
+    assert not find_restricting_flags(executable(tmp_path / "empty", ""))
 
 
 def test_what_a_tritonserver_knows(tmp_path: Path) -> None:
@@ -99,9 +99,9 @@ def test_what_a_tritonserver_knows(tmp_path: Path) -> None:
 def test_the_configured_one_comes_first_and_alone(tmp_path: Path) -> None:
     """Who asks for one by its path does not get another."""
     program = executable(tmp_path / "bin/tritonserver")
-    assert locate_tritonserver(program, {}) == program
+    assert find_tritonserver(program, {}) == program
     with pytest.raises(RuntimeNotFound, match="SERVE_TRITON_SERVER=/no"):
-        locate_tritonserver(Path("/no/such"), {"PATH": str(program.parent)})
+        find_tritonserver(Path("/no/such"), {"PATH": str(program.parent)})
 
 
 def test_path_comes_before_the_wheel(tmp_path: Path) -> None:
@@ -109,12 +109,12 @@ def test_path_comes_before_the_wheel(tmp_path: Path) -> None:
     program = executable(tmp_path / "real/bin/tritonserver")
     (tmp_path / "links").mkdir()
     (tmp_path / "links/tritonserver").symlink_to(program)
-    assert locate_tritonserver(None, {"PATH": str(tmp_path / "links")}) == program
+    assert find_tritonserver(None, {"PATH": str(tmp_path / "links")}) == program
 
 
 def test_the_wheel_is_found_in_our_own_packages() -> None:
     """The embedded tritonserver needs no setting."""
-    found = locate_tritonserver(None, {"PATH": ""})
+    found = find_tritonserver(None, {"PATH": ""})
     assert found.parts[-4:] == ("pytriton", "tritonserver", "bin", "tritonserver")
 
 
@@ -122,7 +122,7 @@ def test_an_error_names_every_place(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """The reader learns where to put it."""
     monkeypatch.setattr(sysconfig, "get_path", lambda kind: str(tmp_path))
     with pytest.raises(RuntimeNotFound) as caught:
-        locate_tritonserver(None, {"PATH": ""})
+        find_tritonserver(None, {"PATH": ""})
     assert str(tmp_path) in caught.value.searched[-1]
     assert {"/opt/tritonserver/bin/tritonserver", "PATH"} <= set(caught.value.searched)
 
@@ -256,7 +256,7 @@ def test_a_python_that_the_images_stub_cannot_run_is_refused(tmp_path: Path) -> 
 
 def test_the_wheel_is_overlaid_and_left_alone(tmp_path: Path) -> None:
     """The stub of the models' Python stands in the overlay; site-packages stay as they were."""
-    program = locate_tritonserver(None, {"PATH": ""})
+    program = find_tritonserver(None, {"PATH": ""})
     before = snapshot(program.parent.parent)
     settings = read_settings({})
     for _ in range(2):  # the second time over what a killed container left
@@ -329,6 +329,6 @@ def test_an_interpreter_that_does_not_answer_is_refused(tmp_path: Path, script: 
 
 def test_only_newer_tritonservers_support_python_based_backends() -> None:
     """2.51 does, 2.36 does not: told from the library, since there is no --version."""
-    newest = locate_tritonserver(None, {"PATH": ""})
+    newest = find_tritonserver(None, {"PATH": ""})
     assert supports_python_based_backends(newest.parent.parent)
     assert not supports_python_based_backends(WHEEL_2_36.parent.parent)

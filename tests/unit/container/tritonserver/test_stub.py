@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from container.errors import RuntimeUnusable
-from container.tritonserver.runtime import locate_tritonserver
+from container.tritonserver.runtime import find_tritonserver
 from container.tritonserver.stub import (
     STUB,
     check_numpy,
     check_python,
-    installed_numpy,
+    find_installed_numpy,
     python_of,
     reads_numpy_2,
 )
@@ -35,7 +35,7 @@ def installed(folder: Path, name: str) -> None:
     (folder / name).mkdir(parents=True)
 
 
-@pytest.mark.parametrize("program", [WHEEL_2_36, locate_tritonserver(None, {"PATH": ""})])
+@pytest.mark.parametrize("program", [WHEEL_2_36, find_tritonserver(None, {"PATH": ""})])
 def test_the_real_stubs(program: Path) -> None:
     """Those of 2.36 and 2.51 know numpy 1 alone, and each runs the Python that it is for."""
     stubs = list(program.parents[1].glob(f"python_backend_stubs/*/{STUB}"))
@@ -98,8 +98,8 @@ def test_folders_of_an_interpreter(tmp_path: Path, folder: str, name: str) -> No
     python = tmp_path / "elsewhere/bin/python3"
     python.parent.mkdir(parents=True)
     python.symlink_to(tmp_path / "bin/python3.11")
-    assert installed_numpy(python, "3.11") == "2.1.0"
-    assert installed_numpy(python, "3.12") == ("2.1.0" if "python3/" in folder else "")
+    assert find_installed_numpy(python, "3.11") == "2.1.0"
+    assert find_installed_numpy(python, "3.12") == ("2.1.0" if "python3/" in folder else "")
 
 
 def test_the_first_folder_counts(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_the_first_folder_counts(tmp_path: Path) -> None:
     installed(tmp_path / "lib/python3/dist-packages", "numpy-1.24.2.egg-info")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python3").touch()
-    assert installed_numpy(tmp_path / "bin/python3", "3.11") == "1.24.2"
+    assert find_installed_numpy(tmp_path / "bin/python3", "3.11") == "1.24.2"
     installed(tmp_path / "local/lib/python3.11/dist-packages", "numpy-2.1.0.dist-info")
-    assert installed_numpy(tmp_path / "bin/python3", "3.11") == "2.1.0"
+    assert find_installed_numpy(tmp_path / "bin/python3", "3.11") == "2.1.0"
 
 
 def test_a_virtual_environments_own_folders(tmp_path: Path) -> None:
@@ -120,6 +120,6 @@ def test_a_virtual_environments_own_folders(tmp_path: Path) -> None:
         (tmp_path / home).mkdir()
     (tmp_path / "usr/bin/python3").touch()
     (tmp_path / "own/bin/python3").symlink_to(tmp_path / "usr/bin/python3")
-    assert installed_numpy(tmp_path / "own/bin/python3", "3.11") == "1.24.2"
+    assert find_installed_numpy(tmp_path / "own/bin/python3", "3.11") == "1.24.2"
     (tmp_path / "own/pyvenv.cfg").touch()
-    assert installed_numpy(tmp_path / "own/bin/python3", "3.11") == "2.1.0"
+    assert find_installed_numpy(tmp_path / "own/bin/python3", "3.11") == "2.1.0"

@@ -202,7 +202,7 @@ async def interpreters(
         warm.end()
 
 
-async def until_gone(found: list[Process]) -> None:
+async def wait_until_gone(found: list[Process]) -> None:
     async def looking() -> None:
         while {*found} & {*processes()}:  # noqa: ASYNC110 # processes tell nobody
             await asyncio.sleep(0.01)
@@ -225,7 +225,7 @@ async def test_a_model_in_a_forked_process(tmp_path: Path) -> None:
             one.process.stdin.close()
             assert await one.says() == "finalized"
             assert (tmp_path / "served.py.finalized").exists()
-            await until_gone([process])
+            await wait_until_gone([process])
 
 
 async def test_a_model_that_is_refused(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ async def test_a_model_that_is_refused(tmp_path: Path) -> None:
         with stub(warm.folder, "refused") as one:
             assert await one.says() == ["log_warn", "be warned"]
             assert await one.says() == ["Refused", "not this one"]
-            await until_gone(one.forked)
+            await wait_until_gone(one.forked)
 
 
 async def test_a_model_that_ends_its_process_while_it_is_loaded(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ async def test_a_stub_that_dies(busy: int, tmp_path: Path) -> None:
                 one.send(busy)
                 await asyncio.sleep(0.1)
             one.process.kill()
-            await until_gone(found)
+            await wait_until_gone(found)
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -307,7 +307,7 @@ async def test_a_forked_process_that_dies_where_there_is_no_other(tmp_path: Path
             await one.says()
             (child,) = one.forked
             warm.end()
-            await until_gone([child])
+            await wait_until_gone([child])
             assert await one.asked(1) == ["log_warn", AGAIN]
             assert await one.says() is None
             assert await asyncio.to_thread(one.process.wait, WAIT_S) == -signal.SIGKILL
@@ -375,7 +375,7 @@ async def test_the_end_leaves_nothing(tmp_path: Path) -> None:
             await one.says()
             found = one.forked
             warm.end()
-            await until_gone(found)
+            await wait_until_gone(found)
 
 
 @pytest.mark.parametrize(

@@ -193,8 +193,10 @@ def test_a_store_that_hangs(folder: Path, feast: type[FeatureStore]) -> None:
     feast.hangs.set()
     model.store.rests_until = 0.0
     assert arrays(ask(model, 1))["of_age"].tolist() == [21]
-    until_gone = [thread for thread in model.store.hanging if thread.join(5) or thread.is_alive()]
-    assert until_gone == []
+    wait_until_gone = [
+        thread for thread in model.store.hanging if thread.join(5) or thread.is_alive()
+    ]
+    assert wait_until_gone == []
 
 
 def test_as_many_as_may_hang(folder: Path, feast: type[FeatureStore]) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from serve import errors
-from serve.http.error_responses import STATUSES, error_answer
+from serve.http.error_responses import STATUSES, make_error_answer
 
 #: The contract's (contract.md, the multi-model API); 5xx are ours.
 EXPECTED = {
@@ -50,7 +50,7 @@ def test_the_table_is_whole() -> None:
 @pytest.mark.parametrize(("error", "status"), EXPECTED.items(), ids=lambda value: str(type(value)))
 def test_statuses(error: errors.ServeError, status: int) -> None:
     """As the contract has them; the body is JSON with one sentence."""
-    answered, headers, body = error_answer(error)
+    answered, headers, body = make_error_answer(error)
     assert answered == status
     assert (b"content-type", b"application/json") in headers
     assert json.loads(body) == {"error": str(error)}
@@ -58,14 +58,14 @@ def test_statuses(error: errors.ServeError, status: int) -> None:
 
 def test_who_is_one_too_many_may_try_again_soon() -> None:
     """An answer to nobody else says when."""
-    told = {type(error) for error in EXPECTED if len(error_answer(error)[1]) > 1}
+    told = {type(error) for error in EXPECTED if len(make_error_answer(error)[1]) > 1}
     assert told == {errors.Overloaded}
-    assert (b"retry-after", b"1") in error_answer(errors.Overloaded("x"))[1]
+    assert (b"retry-after", b"1") in make_error_answer(errors.Overloaded("x"))[1]
 
 
 def test_a_bug_is_no_caller_s_to_read() -> None:
     """Its class is named, what it says is not; whoever met it logs it."""
-    status, _, body = error_answer(KeyError("secret"))
+    status, _, body = make_error_answer(KeyError("secret"))
     assert status == 500
     assert b"KeyError" in body
     assert b"secret" not in body

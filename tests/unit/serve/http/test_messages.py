@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.errors import BadRequest
-from serve.http.messages import MAX_PAGE, error_body, list_body, parse_load_request, parse_page
+from serve.http.messages import (
+    MAX_PAGE,
+    list_body,
+    parse_load_request,
+    parse_page,
+    write_error_body,
+)
 from serve.models.registry import Model
 
 GOOD = {"model_name": "m", "url": "/opt/ml/models/x/model"}
@@ -135,4 +141,4 @@ def test_a_list_without_more_has_no_token() -> None:
 def test_errors_are_json_whatever_they_say() -> None:
     """Quotes, breaks and half characters included."""
     for message in ('"', "a\nb", "\ud800", "é"):
-        assert json.loads(error_body(message)) == {"error": message}
+        assert json.loads(write_error_body(message)) == {"error": message}

@@ -16,9 +16,9 @@ from serve.invoke.headers import (
     MOST_INFLATED,
     inflated,
     is_compressed,
-    json_header_size,
+    make_response_headers,
     read_headers,
-    response_headers,
+    read_json_header_size,
     write_headers,
 )
 from serve.limit import Limit
@@ -114,7 +114,7 @@ def test_sizes_that_are_none(value: bytes) -> None:
 )
 def test_spellings_of_the_media_type(value: bytes) -> None:
     """Case, blanks, quotes and other parameters do not matter (RFC 9110 8.3)."""
-    assert json_header_size(value) == 2
+    assert read_json_header_size(value) == 2
     assert request_headers([(b"content-type", value)], [b"{}"]) == [
         (b"content-type", b"application/octet-stream"),
         (HEADER, b"2"),
@@ -125,7 +125,7 @@ def test_spellings_of_the_media_type(value: bytes) -> None:
 def test_the_size_stands_there_once(value: bytes) -> None:
     """Without it, or with two, nobody knows where JSON ends."""
     with pytest.raises(BadRequest, match="one whole number"):
-        json_header_size(value)
+        read_json_header_size(value)
 
 
 @pytest.mark.parametrize(
@@ -174,15 +174,15 @@ def test_hop_by_hop_headers_stay_on_their_hop() -> None:
     connection = [(b"connection", b"X-One, x-TWO"), (b"connection", b",x-three,, close")]
     headers = [*((name, b"1") for name in dropped), *connection, *kept]
     assert request_headers(headers, [b"{}"]) == [*kept, _JSON_TYPE]
-    returned = response_headers([*headers, (b"server", b"x"), (b"date", b"x")])
+    returned = make_response_headers([*headers, (b"server", b"x"), (b"date", b"x")])
     assert returned == [(b"content-type", BINARY + b";json-header-size=1"), *kept]
 
 
 def test_answers_have_a_content_type() -> None:
     """Triton's own; JSON when it gives none (some versions do not)."""
-    assert response_headers([]) == [(b"content-type", b"application/json")]
+    assert make_response_headers([]) == [(b"content-type", b"application/json")]
     stream = [(b"content-type", b"text/event-stream")]
-    assert response_headers(stream) == stream
+    assert make_response_headers(stream) == stream
 
 
 BODY = b'{"inputs":[]}' + b"\0" * 100

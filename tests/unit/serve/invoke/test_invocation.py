@@ -232,7 +232,7 @@ async def test_what_is_made_of_a_request_is_counted(tmp_path: Path, compressed: 
             counted.append(rooms.held_bytes)
             return Answer(200, [(b"content-type", b"application/json")], deque([b"{}"]))
 
-        async def asked() -> None:
+        async def triton_request() -> None:
             held = HeldBody(rooms, "m", MIB)
             held.grow(len(came))
             try:
@@ -242,14 +242,14 @@ async def test_what_is_made_of_a_request_is_counted(tmp_path: Path, compressed: 
 
         on.triton.instead["infer"] = infer
         with pytest.raises(InvocationFailed, match="cannot be read"):
-            await asked()
+            await triton_request()
         assert 800_000 < counted[0] < 801_000
         assert rooms.held_bytes == 0
         in_all = Limit(MIB // 2, "SERVE_MAX_WAITING_TOTAL_MB")
         rooms.bounds = Bounds(held_bytes=MIB, total_held_bytes=in_all)
         said = r"more with all that is made of it, expected at most 524288 .*_WAITING_TOTAL_MB\)"
         with pytest.raises(BodyTooLarge, match=said):
-            await asked()
+            await triton_request()
         assert len(counted) == 1
         assert rooms.held_bytes == 0
 

@@ -12,10 +12,10 @@ SIZE = 1_000_000
 def test_as_long_as_tritonserver_would_take() -> None:
     """Less what the translation takes itself."""
     pace = Pace()
-    assert pace.worth_s(SIZE) == pytest.approx(TRITON_S_PER_BYTE * SIZE)
+    assert pace.estimate_worth_s(SIZE) == pytest.approx(TRITON_S_PER_BYTE * SIZE)
     for _ in range(50):
         pace.tell(SIZE, 0.4 * TRITON_S_PER_BYTE * SIZE)
-    assert pace.worth_s(SIZE) == pytest.approx(0.6 * TRITON_S_PER_BYTE * SIZE)
+    assert pace.estimate_worth_s(SIZE) == pytest.approx(0.6 * TRITON_S_PER_BYTE * SIZE)
 
 
 def test_what_is_slow_is_tried_again_now_and_then() -> None:
@@ -23,11 +23,11 @@ def test_what_is_slow_is_tried_again_now_and_then() -> None:
     now = 100.0
     pace = Pace(lambda: now)
     pace.tell(SIZE, 1.0)
-    assert pace.worth_s(SIZE) == 0.0
-    assert pace.worth_s(SIZE) is None
+    assert pace.estimate_worth_s(SIZE) == 0.0
+    assert pace.estimate_worth_s(SIZE) is None
     now += 1.1
-    assert pace.worth_s(SIZE) == 0.0
-    assert pace.worth_s(SIZE) is None
+    assert pace.estimate_worth_s(SIZE) == 0.0
+    assert pace.estimate_worth_s(SIZE) is None
     for _ in range(50):
         pace.tell(SIZE, 0.0)
-    assert pace.worth_s(SIZE)
+    assert pace.estimate_worth_s(SIZE)

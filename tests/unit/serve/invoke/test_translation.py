@@ -77,8 +77,11 @@ async def test_large_json() -> None:
 
 async def test_small_json() -> None:
     """Small JSON goes as it came."""
-    asked = TritonRequest(_OWN, [_SMALL])
-    assert await Translation(_FROM_BYTES).translate_request(_model(), asked, *_SOON) is asked
+    triton_request = TritonRequest(_OWN, [_SMALL])
+    assert (
+        await Translation(_FROM_BYTES).translate_request(_model(), triton_request, *_SOON)
+        is triton_request
+    )
 
 
 @pytest.mark.parametrize("length", [_FROM_BYTES - 1, _FROM_BYTES])
@@ -86,45 +89,51 @@ async def test_from_so_many_bytes_on(length: int) -> None:
     """The limit is a length of the body, and is translated itself."""
     body = _body(3000)
     padded = body + b" " * (length - len(body))
-    asked = TritonRequest(_OWN, [padded])
-    question = await Translation(_FROM_BYTES).translate_request(_model(), asked, *_SOON)
+    triton_request = TritonRequest(_OWN, [padded])
+    question = await Translation(_FROM_BYTES).translate_request(_model(), triton_request, *_SOON)
     assert question.translated == (length == _FROM_BYTES)
 
 
 async def test_small_json_to_a_model_of_large_answers() -> None:
     """After a large answer in JSON small requests are translated too, until an answer is small."""
     model, translation = _model(), Translation(_FROM_BYTES)
-    asked = TritonRequest(_OWN, [_SMALL])
+    triton_request = TritonRequest(_OWN, [_SMALL])
     large = Answer(200, [(b"content-type", b"application/json")], deque([b"{", b" " * _FROM_BYTES]))
-    assert await translation.translate_answer(model, asked, large, _SOON[0]) is large
-    question = await translation.translate_request(model, asked, *_SOON)
+    assert await translation.translate_answer(model, triton_request, large, _SOON[0]) is large
+    question = await translation.translate_request(model, triton_request, *_SOON)
     assert question.translated
     assert question.headers == [*_OWN, (b"content-type", b"application/json")]
     (head,) = question.body
     assert json.loads(head)["parameters"] == {"binary_data_output": True}
     assert json.loads(head)["inputs"] == json.loads(_SMALL)["inputs"]
     await translation.translate_answer(model, question, _binary_answer([1]), _SOON[0])
-    assert await translation.translate_request(model, asked, *_SOON) is asked
+    assert await translation.translate_request(model, triton_request, *_SOON) is triton_request
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "triton_request",
     [
         TritonRequest(_OWN, [_LARGE], 20),
         TritonRequest([*_OWN, (b"accept-encoding", b"gzip")], [_LARGE]),
         TritonRequest([*_OWN, (b"accept-encoding", b"deflate")], [_LARGE]),
     ],
 )
-async def test_what_is_no_plain_json(asked: TritonRequest) -> None:
+async def test_what_is_no_plain_json(triton_request: TritonRequest) -> None:
     """Binary requests go as they came, and those whose answer may be compressed."""
-    assert await Translation(_FROM_BYTES).translate_request(_model(), asked, *_SOON) is asked
+    assert (
+        await Translation(_FROM_BYTES).translate_request(_model(), triton_request, *_SOON)
+        is triton_request
+    )
 
 
 @pytest.mark.parametrize("broken", [_LARGE[:-1], _LARGE.replace(b"[5000]", b"[4999]")])
 async def test_what_is_not_taken(broken: bytes) -> None:
     """What is not certainly understood goes as it came, for tritonserver to judge."""
-    asked = TritonRequest(_OWN, [broken])
-    assert await Translation(_FROM_BYTES).translate_request(_model(), asked, *_SOON) is asked
+    triton_request = TritonRequest(_OWN, [broken])
+    assert (
+        await Translation(_FROM_BYTES).translate_request(_model(), triton_request, *_SOON)
+        is triton_request
+    )
 
 
 @pytest.mark.parametrize("values", [[1, -2, 3], []])
@@ -241,8 +250,8 @@ async def test_others_run_meanwhile() -> None:
 async def test_cancelled_in_between() -> None:
     """A caller who goes away in the middle holds nobody else up."""
     translation = Translation(_FROM_BYTES)
-    asked = TritonRequest(_OWN, [_body(400_000)])
-    going = asyncio.ensure_future(translation.translate_request(_model(), asked, *_SOON))
+    triton_request = TritonRequest(_OWN, [_body(400_000)])
+    going = asyncio.ensure_future(translation.translate_request(_model(), triton_request, *_SOON))
     for _ in range(3):
         await asyncio.sleep(0)
     assert not going.done()
@@ -250,7 +259,7 @@ async def test_cancelled_in_between() -> None:
     with pytest.raises(asyncio.CancelledError):
         await going
     question = await asyncio.wait_for(
-        translation.translate_request(_model(), asked, *_SOON), _WAIT_S
+        translation.translate_request(_model(), triton_request, *_SOON), _WAIT_S
     )
     assert question.translated
 
@@ -259,13 +268,13 @@ async def test_the_turn_comes_too_late() -> None:
     """Waiting for others is bounded by the invocation's limit, both ways, and takes no turn."""
     lock = FairLock()
     translation = Translation(_FROM_BYTES, lock)
-    asked = TritonRequest(_OWN, [_VERY_LARGE])
-    question = await translation.translate_request(_model(), asked, *_SOON)
+    triton_request = TritonRequest(_OWN, [_VERY_LARGE])
+    question = await translation.translate_request(_model(), triton_request, *_SOON)
     soon = time.monotonic() + 0.05
     await lock.acquire(_SOON[0])
     with pytest.raises(TurnLate):
         await asyncio.wait_for(
-            translation.translate_request(_model(), asked, soon, *_SOON[1:]), _WAIT_S
+            translation.translate_request(_model(), triton_request, soon, *_SOON[1:]), _WAIT_S
         )
     answer = translation.translate_answer(
         _model(), question, _binary_answer([*range(200_000)]), soon
@@ -273,14 +282,14 @@ async def test_the_turn_comes_too_late() -> None:
     with pytest.raises(TurnLate):
         await asyncio.wait_for(answer, _WAIT_S)
     lock.release()
-    assert (await translation.translate_request(_model(), asked, *_SOON)).translated
+    assert (await translation.translate_request(_model(), triton_request, *_SOON)).translated
 
 
 async def test_the_turn_comes_too_late_behind_one_that_was_just_given() -> None:
     """The limit holds for whoever comes between the end of one turn and the start of the next."""
     lock = FairLock()
     translation = Translation(_FROM_BYTES, lock)
-    asked = TritonRequest(_OWN, [_VERY_LARGE])
+    triton_request = TritonRequest(_OWN, [_VERY_LARGE])
     await lock.acquire(_SOON[0])
     holder = asyncio.ensure_future(lock.acquire(_SOON[0]))
     await asyncio.sleep(0)
@@ -288,7 +297,7 @@ async def test_the_turn_comes_too_late_behind_one_that_was_just_given() -> None:
     soon = time.monotonic() + 0.05
     with pytest.raises(TurnLate):
         await asyncio.wait_for(
-            translation.translate_request(_model(), asked, soon, *_SOON[1:]), _WAIT_S
+            translation.translate_request(_model(), triton_request, soon, *_SOON[1:]), _WAIT_S
         )
     assert holder.done()
 
@@ -301,37 +310,42 @@ def _large(datatype: str = "FP32") -> TritonRequest:
 async def test_who_would_wait_for_long_goes_as_it_came() -> None:
     """As long as there are places beside; each is held until tritonserver has answered."""
     lock = FairLock()
-    translation, asked = Translation(_FROM_BYTES, lock, beside=1), _large()
+    translation, triton_request = Translation(_FROM_BYTES, lock, beside=1), _large()
     await lock.acquire(_SOON[0])
     with ExitStack() as held:
         began = time.monotonic()
-        going = translation.translate_request(_model(), asked, *_SOON[:2], held)
-        assert await asyncio.wait_for(going, _WAIT_S) is asked
+        going = translation.translate_request(_model(), triton_request, *_SOON[:2], held)
+        assert await asyncio.wait_for(going, _WAIT_S) is triton_request
         assert time.monotonic() - began > 0.001
-        waiting = asyncio.ensure_future(translation.translate_request(_model(), asked, *_SOON))
+        waiting = asyncio.ensure_future(
+            translation.translate_request(_model(), triton_request, *_SOON)
+        )
         await asyncio.sleep(0.05)
         assert not waiting.done()
         lock.release()
         assert (await waiting).translated
     await lock.acquire(_SOON[0])
     with ExitStack() as held:
-        assert await translation.translate_request(_model(), asked, *_SOON[:2], held) is asked
+        assert (
+            await translation.translate_request(_model(), triton_request, *_SOON[:2], held)
+            is triton_request
+        )
 
 
 async def test_a_turn_that_comes_soon_leaves_the_place() -> None:
     """However slow the machine is just then: nothing here goes by how long the work takes."""
-    lock, pace, asked = FairLock(), Pace(), _large()
+    lock, pace, triton_request = FairLock(), Pace(), _large()
     pace.tell(1, -1.0)  # it is worth waiting for hours
     translation = Translation(_FROM_BYTES, lock, beside=1, pace=pace)
     with ExitStack() as held:
         for _ in range(3):
-            going = translation.translate_request(_model(), asked, *_SOON[:2], held)
+            going = translation.translate_request(_model(), triton_request, *_SOON[:2], held)
             assert (await asyncio.wait_for(going, _WAIT_S)).translated
         await lock.acquire(_SOON[0])
         pace.tell(1, 1e9)  # it is not: who finds a place takes it
-        pace.worth_s(1)
-        going = translation.translate_request(_model(), asked, *_SOON[:2], held)
-        assert await asyncio.wait_for(going, _WAIT_S) is asked
+        pace.estimate_worth_s(1)
+        going = translation.translate_request(_model(), triton_request, *_SOON[:2], held)
+        assert await asyncio.wait_for(going, _WAIT_S) is triton_request
 
 
 async def test_what_tritonserver_reads_less_exactly_waits() -> None:
@@ -356,9 +370,12 @@ async def test_who_is_cancelled_while_it_waits_leaves_the_place() -> None:
     await asyncio.wait({going})
     slow.tell(1, 1e9)
     with ExitStack() as held:
-        asked = _large()
-        slow.worth_s(1)
-        assert await translation.translate_request(_model(), asked, *_SOON[:2], held) is asked
+        triton_request = _large()
+        slow.estimate_worth_s(1)
+        assert (
+            await translation.translate_request(_model(), triton_request, *_SOON[:2], held)
+            is triton_request
+        )
 
 
 _CLIENTS, _TRITON_S, _MEASURED_S = 6, 0.04, 2.0
@@ -366,15 +383,17 @@ _CLIENTS, _TRITON_S, _MEASURED_S = 6, 0.04, 2.0
 
 async def _answered(clock: Clock, translation: Translation | None) -> int:
     """How many large requests are answered in a time, where tritonserver has cores enough."""
-    end, count, asked = clock() + _MEASURED_S, 0, _large()
+    end, count, triton_request = clock() + _MEASURED_S, 0, _large()
 
     async def client() -> None:
         nonlocal count
         while clock() < end:
             with ExitStack() as held:
-                sent = asked
+                sent = triton_request
                 if translation is not None:
-                    sent = await translation.translate_request(_model(), asked, *_SOON[:2], held)
+                    sent = await translation.translate_request(
+                        _model(), triton_request, *_SOON[:2], held
+                    )
                 if not sent.translated:
                     check_request(sent.body[0], 0, "")  # as every request is that is not
                 await asyncio.sleep(_TRITON_S / (10 if sent.translated else 1))
@@ -430,9 +449,9 @@ async def test_who_is_not_very_large_waits_for_nobody() -> None:
     lock = FairLock()
     translation = Translation(_FROM_BYTES, lock)
     await lock.acquire(_SOON[0])
-    asked = TritonRequest(_OWN, [_LARGE])
+    triton_request = TritonRequest(_OWN, [_LARGE])
     question = await asyncio.wait_for(
-        translation.translate_request(_model(), asked, *_SOON), _WAIT_S
+        translation.translate_request(_model(), triton_request, *_SOON), _WAIT_S
     )
     assert question.translated
     answer = translation.translate_answer(_model(), question, _binary_answer([1, 2]), _SOON[0])

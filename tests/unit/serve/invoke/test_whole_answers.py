@@ -22,8 +22,8 @@ def test_a_part(front: bytes) -> None:
     body = front + text({"name": "c", "parameters": {"p": 1, "binary_data": False}}, {"name": "a"})
     whole = ask_for_all(body, _ALL)
     assert whole is not None
-    written, asked = whole
-    assert [output.name for output in asked] == ["c", "a"]
+    written, triton_request = whole
+    assert [output.name for output in triton_request] == ["c", "a"]
     request = json.loads(written.removeprefix(front))
     assert [(each["name"], each["parameters"]) for each in request.pop("outputs")] == [
         ("c", {"p": 1, "binary_data": True}),

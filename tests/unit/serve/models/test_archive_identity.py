@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from serve.models.model_url import archive_identity
+from serve.models.model_url import identify_archive
 from tests.support import models
 
 
@@ -16,10 +16,10 @@ def test_an_archive_is_known_by_its_content(tmp_path: Path) -> None:
     second = tmp_path / "b/model"
     shutil.copytree(first, second)
     os.utime(second, (1, 1))
-    assert archive_identity(str(first)) == archive_identity(str(second))
+    assert identify_archive(str(first)) == identify_archive(str(second))
     program = second / "m/1/model.py"
     program.write_text(program.read_text().replace("IN", "UN", 1))
-    assert archive_identity(str(first)) != archive_identity(str(second))
+    assert identify_archive(str(first)) != identify_archive(str(second))
 
 
 def test_what_cannot_be_read_holds_nobody_up(tmp_path: Path) -> None:
@@ -28,4 +28,4 @@ def test_what_cannot_be_read_holds_nobody_up(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 40)
-    assert archive_identity(str(tmp_path)) != archive_identity(str(tmp_path / "nowhere"))
+    assert identify_archive(str(tmp_path)) != identify_archive(str(tmp_path / "nowhere"))

@@ -317,7 +317,7 @@ async def test_a_load_that_is_cancelled(tmp_path: Path, step: str) -> None:
                 reached.set()
                 await asyncio.Event().wait()
 
-            on.triton.instead["until_live"] = never
+            on.triton.instead["wait_until_live"] = never
         loading = asyncio.ensure_future(on.lifecycle.load("m", on.archive()))
         if step == "load":
             await until(lambda: bool(on.events("load")))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serve.errors import BadRequest
-from serve.models.model_url import source_directory
+from serve.models.model_url import check_source_directory
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("url", ["hash/model", "in/model", "hash/../hash/model/", "./hash//model"])
 def test_inside(root: Path, url: str) -> None:
     """Found, also through links that stay inside and dots that come back."""
-    assert source_directory(f"{root}/{url}", root) == root / "hash/model"
+    assert check_source_directory(f"{root}/{url}", root) == root / "hash/model"
 
 
 def test_a_root_that_is_a_link(root: Path, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_root_that_is_a_link(root: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(root)
     for url in (root, tmp_path / "link"):
         for base in (root, tmp_path / "link"):
-            assert source_directory(f"{url}/hash/model", base) == root / "hash/model"
+            assert check_source_directory(f"{url}/hash/model", base) == root / "hash/model"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_root_that_is_a_link(root: Path, tmp_path: Path) -> None:
 def test_refused(root: Path, url: str, found: str) -> None:
     """Outside, not there, no directory, or no path at all: one short line says which."""
     with pytest.raises(BadRequest, match=f"the field `url`.*{found}") as refused:
-        source_directory(url.replace("{root}", str(root)), root)
+        check_source_directory(url.replace("{root}", str(root)), root)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 500
 
@@ -74,13 +74,13 @@ def test_refused(root: Path, url: str, found: str) -> None:
 def test_a_root_that_is_not_there(tmp_path: Path) -> None:
     """Nothing lies in it."""
     with pytest.raises(BadRequest, match="outside"):
-        source_directory("/etc", tmp_path / "missing")
+        check_source_directory("/etc", tmp_path / "missing")
 
 
 def test_what_sets_the_root_is_named(root: Path, tmp_path: Path) -> None:
     """Where somebody has said what it is."""
     outside = f"{tmp_path}/models-other/model"
     with pytest.raises(BadRequest, match=r"\(set THE_ROOT to change the root\)$"):
-        source_directory(outside, root, "THE_ROOT")
+        check_source_directory(outside, root, "THE_ROOT")
     with pytest.raises(BadRequest, match=r"expected a directory under [^(]*$"):
-        source_directory(outside, root)
+        check_source_directory(outside, root)

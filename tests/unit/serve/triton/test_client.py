@@ -32,7 +32,7 @@ from serve.triton.access import TritonAccess
 from serve.triton.client import TritonClient
 from serve.triton.connection import Answer
 from serve.triton.http import TritonHttp
-from serve.triton.refusals import error_message, refusal
+from serve.triton.refusals import read_error_message, read_refusal
 from serve.triton.trials import Trials
 from tests.unit.serve.played_server import WAIT_S, Peer, Play, answer, played, saying
 
@@ -173,8 +173,8 @@ async def test_model_control_carries_its_secret() -> None:
     }
     assert b"x-serve-access: inf3rence" in heads[0]
     assert b"c0ntrol" not in heads[0]
-    fresh = TritonAccess.fresh(), TritonAccess.fresh()
-    assert len({secret for each in fresh for secret in (each.control, each.inference)}) == 4
+    make_secret = TritonAccess.make_secret(), TritonAccess.make_secret()
+    assert len({secret for each in make_secret for secret in (each.control, each.inference)}) == 4
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ async def test_nobody_is_there() -> None:
         await client.control.request_load(PLAN, Deadline(0.2))
     await client.control.unload(PLAN, Deadline(WAIT_S))
     with pytest.raises(TritonUnavailable, match=r"not live within 0\.1 s"):
-        await client.until_live(0.1)
+        await client.wait_until_live(0.1)
     await client.close()
 
 
@@ -544,7 +544,7 @@ def test_every_parser_error_is_known() -> None:
 )
 def test_error_bodies(body: bytes, message: str) -> None:
     """Triton's form, or whatever there is."""
-    assert error_message(body) == message
+    assert read_error_message(body) == message
 
 
 @pytest.mark.parametrize("end", ["", "\\", "\\u", "\\u12", "\\u123"])
@@ -552,7 +552,7 @@ def test_error_bodies(body: bytes, message: str) -> None:
 def test_error_bodies_that_are_cut(event: bytes, end: str) -> None:
     """What came of the text, without half an escape."""
     body = event + b'{"error":"a \\"b\\n' + end.encode()
-    refused = refusal(Answer(500, [], deque([body]), cut=True), PLAN)
+    refused = read_refusal(Answer(500, [], deque([body]), cut=True), PLAN)
     assert (refused.message, refused.cut) == ('a "b\n', True)
-    other = refusal(Answer(500, [], deque([b"<html>"]), cut=True), PLAN)
+    other = read_refusal(Answer(500, [], deque([b"<html>"]), cut=True), PLAN)
     assert other.message == "<html>"

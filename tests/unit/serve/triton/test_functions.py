@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from serve.triton.functions import is_never_the_callers, speaks_of_columns
-from serve.triton.messages import Verdict, failure_cause, judge, speaks_of_values
+from serve.triton.messages import Verdict, find_failure_cause, judge, speaks_of_values
 
 PACKAGES = "/venv/lib/python3.11/site-packages"
 MODEL = "/work/serving/m/1/model.py"
@@ -78,8 +78,8 @@ def executors(*frames: tuple[str, str], raised: str = "ValueError: no date") -> 
 )
 def test_one_sentence_in_every_form(message: str, cause: str) -> None:
     """Which operator, in which function, at which line; no code, no path, bounded."""
-    assert failure_cause(message) == cause
-    assert failure_cause(f"in ensemble 'm', {message}") == cause
+    assert find_failure_cause(message) == cause
+    assert find_failure_cause(f"in ensemble 'm', {message}") == cause
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from serve.triton.exhaustion import means_exhaustion
 from serve.triton.messages import (
     Verdict,
-    dead_model,
-    failure_cause,
+    find_dead_model,
+    find_failure_cause,
     judge,
     load_failure_reason,
-    one_sentence,
+    make_one_sentence,
+    remove_code,
+    remove_regions,
     speaks_of_values,
-    without_code,
-    without_regions,
 )
 
 NAMES = ("m.step", "m")
@@ -504,7 +504,7 @@ def test_any_reason_is_one_line(message: str) -> None:
 def test_a_dead_stub_names_its_model(instance: str, named: str | None) -> None:
     """By its instance; the longest name that fits, since names may end in numbers as well."""
     message = f"in ensemble 'm', Stub process '{instance}' is not healthy."
-    assert dead_model(message, ["m", "m_1", "m.step"]) == named
+    assert find_dead_model(message, ["m", "m_1", "m.step"]) == named
 
 
 @pytest.mark.parametrize("frames", ["import x", "raise ValueError('it\\'s')"])
@@ -512,21 +512,23 @@ def test_merlins_list_of_a_traceback(frames: str) -> None:
     """Merlin's workflow step sends the places as a Python list behind the exception."""
     listed = [f'  File "/r/m/1/model.py", line 3, in execute\n    {frames}\n']
     said = f"Error: <class 'KeyError'> - 'user_id', Traceback: {listed}"
-    assert one_sentence(said) == "Error: <class 'KeyError'> - 'user_id'"
-    assert one_sentence(said + "\n\nAt:\n  /r/m/1/model.py(9): execute\n") == one_sentence(said)
+    assert make_one_sentence(said) == "Error: <class 'KeyError'> - 'user_id'"
+    assert make_one_sentence(
+        said + "\n\nAt:\n  /r/m/1/model.py(9): execute\n"
+    ) == make_one_sentence(said)
 
 
 def test_a_sentence_about_a_traceback_stays() -> None:
     """Only the list is cut; what a model says in other words is its own."""
     said = "no Traceback: [1, 2], Traceback: none"
-    assert one_sentence(said) == said
+    assert make_one_sentence(said) == said
 
 
 def test_an_id_that_nobody_gave_goes() -> None:
     """One that a caller gave stays."""
     said = "in ensemble 'm', {}unexpected shape for input 'X'"
-    assert one_sentence(said.format(UNKNOWN_ID)) == said.format("")
-    assert one_sentence(said.format("[request id: 7] ")) == said.format("[request id: 7] ")
+    assert make_one_sentence(said.format(UNKNOWN_ID)) == said.format("")
+    assert make_one_sentence(said.format("[request id: 7] ")) == said.format("[request id: 7] ")
 
 
 #: Names of regions as 2.51 and 2.36 make them, and with the slash of shm_open.
@@ -542,10 +544,10 @@ def test_names_of_regions_go(region: str) -> None:
     """Wherever they stand, in a load's reason as well; the rest of the sentence stays."""
     said = f"Failed to increase the shared memory pool size for key '{region}' to 4 bytes"
     without = said.replace(region, "(a shared memory region)")
-    assert without_regions(said) == one_sentence(said) == without
+    assert remove_regions(said) == make_one_sentence(said) == without
     assert load_failure_reason(f"load failed for model 'm': {STATE}{said}") == without
     assert means_exhaustion(without)
-    assert without_regions(f"{region} {region}.") == (
+    assert remove_regions(f"{region} {region}.") == (
         "(a shared memory region) (a shared memory region)."
     )
 
@@ -553,7 +555,7 @@ def test_names_of_regions_go(region: str) -> None:
 @pytest.mark.parametrize("said", ["serve_model", "SERVE_MODEL_ROOT", "serve_1_x_y", "serve_1_2"])
 def test_other_names_stay(said: str) -> None:
     """Models and settings may begin alike."""
-    assert without_regions(said) == said
+    assert remove_regions(said) == said
 
 
 _TORCHSCRIPT = """PyTorch execute failure: The following operation failed in TorchScript.
@@ -644,29 +646,29 @@ def test_causes_without_code(message: str, said: str | None) -> None:
     """The last reason; which model of which ensemble, code, tracebacks and paths are left out."""
     said = said or "OSError: …/labels.txt and https://host/a/b"
     for front in ("", RAISED_51, RAISED_36, f"in ensemble 'm', in ensemble 'm.i', {RAISED_51}"):
-        assert failure_cause(front + message) == said
+        assert find_failure_cause(front + message) == said
 
 
 @pytest.mark.parametrize("code", [_TORCHSCRIPT, _PYTHON, _CUSTOM, _GROUP])
 def test_no_message_shows_code(code: str) -> None:
     """Nor one that is no failure of a model's: a lack of memory, what is wrong with a request."""
-    said = without_code(f"{UNKNOWN_ID}{RAISED_51}{code}")
+    said = remove_code(f"{UNKNOWN_ID}{RAISED_51}{code}")
     assert not any(word in said for word in ("secret", "torch.cat", "File", "/work", "Traceback"))
     lacking = _TORCHSCRIPT.replace("Sizes of tensors", "CUDA out of memory; sizes")
     assert judge(500, RAISED_51 + lacking, NAMES) is Verdict.EXHAUSTED
-    assert without_code(RAISED_51 + lacking).startswith("RuntimeError: CUDA out of memory")
+    assert remove_code(RAISED_51 + lacking).startswith("RuntimeError: CUDA out of memory")
 
 
 def test_a_cause_that_was_cut_off() -> None:
     """Where the reason is not among the first 64 KB no line of code takes its place."""
     cut = _TORCHSCRIPT.partition("RuntimeError")[0] + "h = torch.cat(pa… (cut after 64 KB)"
-    assert failure_cause(cut, cut=True) == "it did not say why in its last words; see the log"
+    assert find_failure_cause(cut, cut=True) == "it did not say why in its last words; see the log"
 
 
 @given(st.text(), st.booleans())
 def test_causes_are_one_line(message: str, cut: bool) -> None:
     """Whatever a model says."""
-    assert len(failure_cause(message, cut=cut).splitlines()) <= 1
+    assert len(find_failure_cause(message, cut=cut).splitlines()) <= 1
 
 
 @pytest.mark.parametrize(
