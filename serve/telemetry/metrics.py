@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
 from typing import TypeVar
@@ -68,8 +69,11 @@ class Metrics:
         """Count one load, however it ended."""
         self._loads.labels(record.result).inc()
         self._load_seconds.labels("total").observe(record.seconds)
-        for stage in record.stages:
-            self._load_seconds.labels(stage.name).observe(stage.seconds)
+        seconds: dict[str, float] = defaultdict(float)
+        for stage in record.stages:  # one may come in parts: an archive is read, then planned
+            seconds[stage.name] += stage.seconds
+        for name, taken in seconds.items():
+            self._load_seconds.labels(name).observe(taken)
 
     def unloaded(self, result: str) -> None:
         """Count one unload: one of UNLOAD_RESULTS."""
