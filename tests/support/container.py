@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 TRITON_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"
 SHARED_MEMORY = Path("/dev/shm")
 
-START_TIMEOUT_S = 60.0  # a start is 2 s on an idle machine
+START_TIMEOUT_S = 120.0  # a start is 2 s on an idle machine
 STOP_TIMEOUT_S = 120.0  # a stop is 2 s on an idle machine; the platform kills after 30 s
 CALL_TIMEOUT_S = 90.0  # over every limit of the container that a test may meet
 LOOK_S = 0.02
