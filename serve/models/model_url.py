@@ -53,9 +53,8 @@ def identify_archive(url: str) -> str:
     """What tells this archive from another one, wherever it lies; touches the file system.
 
     url: as check_source_directory took it. The names and sizes of its files, and the contents of
-    short
-    ones: configs and programs. The same archive, extracted anew, is the same; a mended one is
-    another.
+    short ones: configs and programs. The same archive, extracted anew, is the same; a mended one
+    is another.
     """
     digest = blake2b(digest_size=16)
     left = _READ_IN_ALL
