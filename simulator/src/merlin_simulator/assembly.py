@@ -190,8 +190,8 @@ def _command(template: str | None, port: int, root: Path) -> Sequence[str]:
     """The container's command with what it cannot know filled in."""
     if template is None:
         return OUR_CONTAINER
-    words = shlex.split(template)
-    return [word.replace("{port}", str(port)).replace("{models}", str(root)) for word in words]
+    command = shlex.split(template)
+    return [word.replace("{port}", str(port)).replace("{models}", str(root)) for word in command]
 
 
 def _free_port() -> int:

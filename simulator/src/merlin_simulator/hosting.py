@@ -248,7 +248,7 @@ class Fleet:
         states = (place.machine.instance.state for place in self._places.values())
         return sum(state is InstanceState.IN_SERVICE for state in states)
 
-    async def scale(self, wanted: int) -> None:
+    async def scale(self, count_wanted: int) -> None:
         """Come to this many; returns once all of them are in service, and others are leaving.
 
         Raises SimulatorError where one that came never was in service: those that came are taken
@@ -257,7 +257,7 @@ class Fleet:
         # A replacement that does not come up is not waited for: it is a part of this now.
         self._end_replacing()
         try:
-            await self._come_to(wanted)
+            await self._come_to(count_wanted)
         except BaseException:
             self._see_to_lacking()
             raise
@@ -273,11 +273,11 @@ class Fleet:
         while self._leaving:
             await asyncio.wait(set(self._leaving))
 
-    async def _come_to(self, wanted: int | None) -> None:
+    async def _come_to(self, count_wanted: int | None) -> None:
         """As scale does; None: the number that is wanted once it is this one's turn."""
         async with self._changing:
             before, came = self.wanted, list[str]()
-            self.wanted, self._failure = before if wanted is None else wanted, None
+            self.wanted, self._failure = before if count_wanted is None else count_wanted, None
             try:
                 self._shed(len(self._places) - self.wanted)
                 await self._filled(came)

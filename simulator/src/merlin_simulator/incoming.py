@@ -133,10 +133,10 @@ class Hosts:
 
     def __contains__(self, host: str) -> bool:
         """Whether a `Host` header names it, or a bucket of it."""
-        found = _HOST.fullmatch(host)
-        if found is None:
+        match = _HOST.fullmatch(host)
+        if match is None:
             return False
-        name = found["name"].lower()
+        name = match["name"].lower()
         address = _address(name)
         if address is not None:
             return address.is_loopback or self._any_address or str(address) in self._names

@@ -35,14 +35,14 @@ class ProcessStat:
 def read_tree(root: int) -> list[ProcessStat]:
     """A process with all that it started; empty when it has ended."""
     children: dict[int, list[ProcessStat]] = {}
-    found: list[ProcessStat] = []
+    results: list[ProcessStat] = []
     for process in _all():
         children.setdefault(process.parent, []).append(process)
         if process.pid == root:
-            found.append(process)
-    for process in found:  # grows while it is read
-        found.extend(children.get(process.pid, ()))
-    return found
+            results.append(process)
+    for process in results:  # grows while it is read
+        results.extend(children.get(process.pid, ()))
+    return results
 
 
 def read_anonymous_bytes(pid: int) -> int:

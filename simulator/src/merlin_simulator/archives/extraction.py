@@ -195,8 +195,8 @@ def _header(block: bytes, first: bool) -> tarfile.TarInfo:
     try:
         header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError) as error:
-        what = "It is no tar archive" if first else "One of its headers is damaged"
-        raise NotExtractable(f"{what}: {REMEDY}.") from error
+        subject = "It is no tar archive" if first else "One of its headers is damaged"
+        raise NotExtractable(f"{subject}: {REMEDY}.") from error
     if header.size < 0:
         raise NotExtractable(f"The size of {quote_name(header.name)} is {header.size} bytes.")
     return header
@@ -267,19 +267,21 @@ def _pax_size(text: str | None, size: int) -> int:
     return int(text)
 
 
-def split_path(name: str, what: str) -> tuple[str, ...]:
+def split_path(name: str, subject: str) -> tuple[str, ...]:
     """The components of a path that stays below the folder it is joined to."""
     if name.startswith("/"):
-        raise NotExtractable(f"The {what} {quote_name(name)} has an absolute path: {REMEDY}.")
+        raise NotExtractable(f"The {subject} {quote_name(name)} has an absolute path: {REMEDY}.")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise NotExtractable(f"The {what} {quote_name(name)} leads to a parent folder: {REMEDY}.")
+        raise NotExtractable(
+            f"The {subject} {quote_name(name)} leads to a parent folder: {REMEDY}."
+        )
     if len(parts) > _DEPTH:
         raise NotExtractable(
-            f"The {what} {quote_name(name)} lies below more than {_DEPTH} folders."
+            f"The {subject} {quote_name(name)} lies below more than {_DEPTH} folders."
         )
     if "\0" in name:
-        raise NotExtractable(f"The {what} {quote_name(name)} has a NUL in its name: {REMEDY}.")
+        raise NotExtractable(f"The {subject} {quote_name(name)} has a NUL in its name: {REMEDY}.")
     return parts
 
 

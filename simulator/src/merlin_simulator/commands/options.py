@@ -160,13 +160,13 @@ def add_rules_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--verbose", action="store_true", help="a line for each invocation, too")
 
 
-def _add_seconds(group: argparse._ArgumentGroup, name: str, default: float, what: str) -> None:
+def _add_seconds(group: argparse._ArgumentGroup, name: str, default: float, subject: str) -> None:
     group.add_argument(
         name,
         type=read_duration,
         default=default,
         metavar="S",
-        help=f"seconds {what} ({default:g})",
+        help=f"seconds {subject} ({default:g})",
     )
 
 

@@ -161,15 +161,15 @@ def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettin
 def _counts(text: str) -> tuple[int, ...]:
     from merlin_simulator.plans.files import MOST_INSTANCES
 
-    found: list[int] = []
+    results: list[int] = []
     for part in text.split(","):
         ends = re.fullmatch(r"([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?", part)
         if ends is None or not int(ends[1]) <= int(ends[2] or ends[1]) <= MOST_INSTANCES:
             raise argparse.ArgumentTypeError(
                 f"found {text[:40]!r}, expected 1,2,4 or 1-4, at most {MOST_INSTANCES}"
             )
-        found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
-    return tuple(found)
+        results += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+    return tuple(results)
 
 
 def _seconds(text: str) -> float:

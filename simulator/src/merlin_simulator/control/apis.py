@@ -91,8 +91,8 @@ class JsonApi:
             raise SimulatorFailed(str(error)) from error
         except Exception as error:
             _logger.exception("%s failed by the simulator's fault", name)
-            words = f"The simulator failed ({type(error).__name__}: {error}); its log says where."
-            raise SimulatorFailed(words) from error
+            message = f"The simulator failed ({type(error).__name__}: {error}); its log says where."
+            raise SimulatorFailed(message) from error
 
     def _refusal(self, error: ServiceError) -> Response:
         """A service that once spoke the query protocol has its codes in a header, too."""

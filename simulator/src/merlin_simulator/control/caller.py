@@ -35,11 +35,11 @@ def signed(headers: Mapping[str, str], query: str) -> Signed | None:
 
     headers: by lower-case name.
     """
-    found = _SCOPE.search(headers.get("authorization", ""))
-    if found is None and "X-Amz-Credential" in query:
+    match = _SCOPE.search(headers.get("authorization", ""))
+    if match is None and "X-Amz-Credential" in query:
         credential = parse_qs(query).get("X-Amz-Credential", [""])[0]
-        found = _SCOPE.search(f"Credential={credential}")
-    return None if found is None else Signed(found["service"], found["region"])
+        match = _SCOPE.search(f"Credential={credential}")
+    return None if match is None else Signed(match["service"], match["region"])
 
 
 def operation_of(headers: Mapping[str, str]) -> str:

@@ -44,9 +44,9 @@ class Manifest:
     @property
     def size(self) -> int:
         """Of what it names, compressed, in bytes, as ECR counts it: layers and configuration."""
-        found: dict[str, Any] = json.loads(self.text)
-        named = [*found.get("layers", ()), *found.get("manifests", ())]
-        return sum(int(it.get("size", 0)) for it in (*named, found.get("config") or {}))
+        content: dict[str, Any] = json.loads(self.text)
+        named = [*content.get("layers", ()), *content.get("manifests", ())]
+        return sum(int(it.get("size", 0)) for it in (*named, content.get("config") or {}))
 
 
 class Registry:
@@ -62,17 +62,17 @@ class Registry:
 
     async def tags(self, repository: str) -> list[str] | None:
         """All of a repository; None where it has no such repository."""
-        found: list[str] = []
+        results: list[str] = []
         path: str | None = f"/v2/{repository}/tags/list"
         while path is not None:
             answer = await self._ask(path)
             if answer is None:
                 return None
             body, headers = answer
-            found += self._listed(body)
+            results += self._listed(body)
             following = re.match(r"<([^>]+)>;\s*rel=\"?next", headers.get("Link", ""))
             path = following[1] if following else None
-        return found
+        return results
 
     async def manifest(self, repository: str, reference: str) -> Manifest | None:
         """By a tag or a digest; None where there is none."""
@@ -112,11 +112,11 @@ class Registry:
         except (ValueError, AttributeError, TypeError) as error:
             raise self._silent(f"its list of tags is none ({error})") from error
 
-    def _silent(self, words: str) -> ServiceError:
+    def _silent(self, message: str) -> ServiceError:
         """Not as a status of 500, which clients ask again for a minute."""
         return ServiceError(
             f"The registry at {self._place} (--registry), which has ECR's images here, does not "
-            f"answer as it should: {words}. Start it, or name another one.",
+            f"answer as it should: {message}. Start it, or name another one.",
             "ServerException",
         )
 
@@ -210,12 +210,12 @@ class RegistryImages:
     async def list(self, call: Call) -> Mapping[str, Any]:
         """ListImages: an image once for each of its tags."""
         images = _wanted(list((await self._images(call)).values()), call.members)
-        found = [
+        results = [
             {"imageDigest": image.manifest.digest, "imageTag": tag}
             for image in images
             for tag in image.tags
         ]
-        chosen, token = _page(found, call.members)
+        chosen, token = _page(results, call.members)
         return {"imageIds": list(chosen), **token}
 
     async def _images(self, call: Call) -> dict[str, _Image]:
@@ -228,12 +228,12 @@ class RegistryImages:
                 f"'{_registry_id(call)}'",
                 "RepositoryNotFoundException",
             )
-        found: dict[str, _Image] = {}
+        results: dict[str, _Image] = {}
         for tag in sorted(tags or ()):
             manifest = await self._registry.manifest(name, tag)
             if manifest is not None:
-                found.setdefault(manifest.digest, _Image(manifest, [])).tags.append(tag)
-        return found
+                results.setdefault(manifest.digest, _Image(manifest, [])).tags.append(tag)
+        return results
 
     async def _find(
         self, call: Call, there: Mapping[str, _Image], asked: Mapping[str, str]
@@ -279,10 +279,12 @@ def _wanted(images: list[_Image], members: Mapping[str, Any]) -> list[_Image]:
     return [] if status == "UNTAGGED" else images
 
 
-def _page(found: Sequence[Any], members: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, str]]:
+def _page(
+    records: Sequence[Any], members: Mapping[str, Any]
+) -> tuple[Sequence[Any], dict[str, str]]:
     """The page that is asked for, and the answer's nextToken where there is one."""
     chosen, token = page(
-        found, members.get("nextToken"), members.get("maxResults"), _ON_A_PAGE, _WRONG
+        records, members.get("nextToken"), members.get("maxResults"), _ON_A_PAGE, _WRONG
     )
     return chosen, {"nextToken": token} if token else {}
 

@@ -132,11 +132,11 @@ class Moto:
             _logger.warning("moto did not answer: %r", error)
             if started.is_so:
                 raise  # the connection breaks: what was sent is no whole answer
-            words = (
+            message = (
                 "moto, which plays this service here, did not answer in time "
                 f"({type(error).__name__}: {error}): try again, or start the simulator anew."
             )
-            await _refuse(request, send, 503, "ServiceUnavailable", words)
+            await _refuse(request, send, 503, "ServiceUnavailable", message)
 
     async def _pass_on(self, request: Request, send: Send) -> None:
         headers = CIMultiDict(
@@ -181,8 +181,8 @@ def _refusal(request: Request) -> tuple[int, str, str] | None:
         return 400, "InvalidArgument", "Unsupported Authorization Type"
     caller = signed(headers, request.scope["query_string"].decode("latin-1"))
     if caller is None and request.method == "POST" and path == "/":
-        words = "The request is not signed, so that it names no service: sign it with any key."
-        return 403, "MissingAuthenticationToken", words
+        message = "The request is not signed, so that it names no service: sign it with any key."
+        return 403, "MissingAuthenticationToken", message
     if "x-amz-target" not in headers and (caller is None or caller.service == "s3"):
         return find_odd_name(_target(request.scope, headers))
     return None
@@ -203,11 +203,11 @@ def _target(scope: Scope, headers: Mapping[str, str]) -> str:
     """Path and query, with the bucket in the path, wherever the client has it."""
     raw: str = scope["raw_path"].decode("latin-1")
     query = scope["query_string"].decode("latin-1")
-    found = _VIRTUAL.fullmatch(headers.get("host", ""))
-    if found is not None and "x-amz-target" not in headers and found["bucket"] != "s3":
+    match = _VIRTUAL.fullmatch(headers.get("host", ""))
+    if match is not None and "x-amz-target" not in headers and match["bucket"] != "s3":
         caller = signed(headers, query)
         if caller is None or caller.service == "s3":
-            raw = f"/{found['bucket']}{raw}"
+            raw = f"/{match['bucket']}{raw}"
     return raw + (f"?{query}" if query else "")
 
 

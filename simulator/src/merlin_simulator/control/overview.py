@@ -463,8 +463,8 @@ def make_overview_routes(overview: Overview, pages: EndpointPages) -> list[Route
         except ValueError:
             since = math.nan
         if not math.isfinite(since):
-            words = f"since is {text!r}: expected seconds since the epoch, as clock.now has them."
-            return answer_json({"message": words}, 400)
+            message = f"since is {text!r}: expected seconds since the epoch, as clock.now has them."
+            return answer_json({"message": message}, 400)
         return answer_json(overview.as_json(since))
 
     async def health(_: Request) -> Response:

@@ -96,8 +96,8 @@ def _changes_by_a_link(scope: Scope) -> bool:
 
 
 def _refuse_link(headers: Headers) -> Response:
-    words = "A GET changes nothing here: send the call as a POST, as AWS's clients do."
-    answer = make_error(headers, None, 400, "InvalidAction", words)
+    message = "A GET changes nothing here: send the call as a POST, as AWS's clients do."
+    answer = make_error(headers, None, 400, "InvalidAction", message)
     return Response(answer.body, answer.status, answer.headers)
 
 

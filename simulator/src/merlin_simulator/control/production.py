@@ -45,20 +45,20 @@ def memory_of(instance_type: str) -> int | None:
     """Bytes; None where the type's memory is not known here."""
     if instance_type in _OTHERS:
         return int(_OTHERS[instance_type] * GIB)
-    found = _NAME.fullmatch(instance_type)
-    if found is None or found["family"] not in _FAMILIES:
+    match = _NAME.fullmatch(instance_type)
+    if match is None or match["family"] not in _FAMILIES:
         return None
-    return int(_FAMILIES[found["family"]] * _SIZES[found["size"]] * int(found["many"] or 1) * GIB)
+    return int(_FAMILIES[match["family"]] * _SIZES[match["size"]] * int(match["many"] or 1) * GIB)
 
 
 def count_cores(instance_type: str) -> int | None:
     """vCPUs; None where the type is not known here."""
     if instance_type in _OTHER_CORES:
         return _OTHER_CORES[instance_type]
-    found = _NAME.fullmatch(instance_type)
-    if found is None or found["family"] not in _FAMILIES:
+    match = _NAME.fullmatch(instance_type)
+    if match is None or match["family"] not in _FAMILIES:
         return None
-    return _SIZES[found["size"]] * int(found["many"] or 1)
+    return _SIZES[match["size"]] * int(match["many"] or 1)
 
 
 def list_families() -> list[str]:

@@ -54,8 +54,8 @@ def read_start(token: str | None, code: str | None = None) -> int:
             return start
     except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
         pass
-    words = "Invalid pagination token: send the NextToken of the page before this one."
-    raise ServiceError(words, code)
+    message = "Invalid pagination token: send the NextToken of the page before this one."
+    raise ServiceError(message, code)
 
 
 def filtered(

@@ -22,8 +22,8 @@ def find_odd_name(target: str) -> tuple[int, str, str] | None:
     except UnicodeDecodeError:
         return 400, "InvalidURI", "Couldn't parse the specified URI: it is no UTF-8."
     if _BUCKET.fullmatch(named) is None:
-        words = "letters, digits, dots and dashes are expected."
-        return 400, "InvalidBucketName", f"The specified bucket is not valid: {words}"
+        message = "letters, digits, dots and dashes are expected."
+        return 400, "InvalidBucketName", f"The specified bucket is not valid: {message}"
     if len(decoded.encode()) > _LONGEST_KEY:
         return 400, "KeyTooLongError", f"Your key is too long: {_LONGEST_KEY} bytes are expected."
     for name, value in parse_qsl(query) if _HEADERS in query.lower() else ():

@@ -45,8 +45,8 @@ def read_time(value: float | str) -> float:
     try:
         seconds = float(value)
     except ValueError:
-        found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-        seconds = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+        parsed = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        seconds = (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
     except OverflowError as error:
         raise ValueError("it is out of the calendar") from error
     if not (math.isfinite(seconds) and _EARLIEST_S <= seconds <= _LATEST_S):
@@ -160,12 +160,12 @@ def _sized(shape: Shape, size: int, value: Any, path: str) -> Iterator[str]:
     yield from _bounded(shape, size, value, path, "Member must have length {} than or equal to")
 
 
-def _bounded(shape: Shape, number: float, value: Any, path: str, words: str) -> Iterator[str]:
+def _bounded(shape: Shape, number: float, value: Any, path: str, message: str) -> Iterator[str]:
     least, most = shape.metadata.get("min"), shape.metadata.get("max")
     if least is not None and number < least:
-        yield _breach(value, path, f"{words.format('greater')} {least}")
+        yield _breach(value, path, f"{message.format('greater')} {least}")
     if most is not None and number > most:
-        yield _breach(value, path, f"{words.format('less')} {most}")
+        yield _breach(value, path, f"{message.format('less')} {most}")
 
 
 def _breach(value: Any, path: str, constraint: str) -> str:

@@ -37,13 +37,13 @@ class Course:
 
     def between(self, start: float, end: float) -> Mapping[Stage, float]:
         """How long each stage went on between the two times; the last one has no end of its own."""
-        found: dict[Stage, float] = {}
+        results: dict[Stage, float] = {}
         ends = [*self._begun, (max(end, self._begun[-1][0]), Stage.LOAD)]
         for (begun, stage), (over, _) in pairwise(ends):
             seconds = min(over, end) - max(begun, start)
             if seconds > 0:
-                found[stage] = found.get(stage, 0.0) + seconds
-        return found
+                results[stage] = results.get(stage, 0.0) + seconds
+        return results
 
 
 @dataclass(frozen=True)

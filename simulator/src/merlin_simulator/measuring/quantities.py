@@ -22,10 +22,10 @@ def read_room(text: str) -> int:
 
 def read_size(text: str) -> int:
     """Bytes; GB is 2**30, as docker has it. Raises ValueError with a sentence."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
         raise ValueError(f"found {text!r}, expected a size such as 4GB or 512MB")
-    amount = float(found[1]) * _UNITS[found[2].upper()]
+    amount = float(match[1]) * _UNITS[match[2].upper()]
     if amount >= _MOST:
         raise ValueError(f"found {text[:40]!r}, expected less than a million TB")
     size = int(amount)

@@ -203,9 +203,9 @@ class Scaler:
         if not self._changing:
             count = len(self._endpoint.instances)
             situation = Situation(now, count, self._bounds, self._past)
-            found = decide(situation, [Reading(self._rule, list(self._datapoints))])
-            if isinstance(found, Wish):
-                self._carry_out(found)
+            decision = decide(situation, [Reading(self._rule, list(self._datapoints))])
+            if isinstance(decision, Wish):
+                self._carry_out(decision)
         self._happening.at(now + MINUTE_S, self._look)
 
     def _asked_of_one(self, now: float) -> float:

@@ -313,8 +313,8 @@ def _in_time(outcome: Outcome, rules: Rules) -> tuple[Any, Any]:
 
 def _latency(values: Any, weights: Any) -> Latency:
     places = [percent / 100 for percent in range(101)]
-    found = [one for one in weighted_percentiles(values, weights, places) if one is not None]
-    return Latency(found[50], found[99], found) if found else Latency()
+    quantiles = [one for one in weighted_percentiles(values, weights, places) if one is not None]
+    return Latency(quantiles[50], quantiles[99], quantiles) if quantiles else Latency()
 
 
 def weighted_percentiles(values: Any, weights: Any, places: Sequence[float]) -> list[float | None]:

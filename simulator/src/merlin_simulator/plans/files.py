@@ -49,13 +49,13 @@ class UnusableFile(PlanError):
     """A file is not what a plan needs. line and column from 1 on, where known."""
 
     def __init__(
-        self, path: Path | str, what: str, line: int | None = None, column: int | None = None
+        self, path: Path | str, subject: str, line: int | None = None, column: int | None = None
     ) -> None:
         place = "".join(f":{number}" for number in (line, column) if number is not None)
         shortened = str(path)
         if len(shortened) > _MOST_PATH:
             shortened = f"{shortened[: _MOST_PATH // 2]}…{shortened[-_MOST_PATH // 2 :]}"
-        super().__init__(f"{shortened}{place}: {what}")
+        super().__init__(f"{shortened}{place}: {subject}")
 
 
 class Impossible(PlanError):
@@ -65,15 +65,15 @@ class Impossible(PlanError):
 def shown(value: object) -> str:
     """A value in a sentence: escaped, and no longer than a line has room for."""
     if isinstance(value, str | bytes):
-        words = repr(value[: _MOST_SHOWN + 1])
+        message = repr(value[: _MOST_SHOWN + 1])
     elif isinstance(value, list | dict):
-        words = f"a list of {len(value)}" if isinstance(value, list) else "a table"
+        message = f"a list of {len(value)}" if isinstance(value, list) else "a table"
     else:
         try:
-            words = repr(value)
+            message = repr(value)
         except ValueError:  # Python writes no whole number of more than 4300 digits
             return "a number of thousands of digits"
-    return words if len(words) <= _MOST_SHOWN else f"{words[: _MOST_SHOWN - 1]}…"
+    return message if len(message) <= _MOST_SHOWN else f"{message[: _MOST_SHOWN - 1]}…"
 
 
 def printable(text: str) -> str:
@@ -138,8 +138,10 @@ def _lines(path: Path, file: TextIO) -> Iterator[str]:
     while line := file.readline(MOST_LINE_CHARACTERS + 1):
         number += 1
         if len(line) > MOST_LINE_CHARACTERS:
-            what = f"found a line of more than {MOST_LINE_CHARACTERS:,} characters, expected a CSV"
-            raise UnusableFile(path, f"{what} file", number)
+            subject = (
+                f"found a line of more than {MOST_LINE_CHARACTERS:,} characters, expected a CSV"
+            )
+            raise UnusableFile(path, f"{subject} file", number)
         if number > MOST_LINES + 1:
             raise UnusableFile(
                 path, f"found more than {MOST_LINES:,} lines, expected fewer", number
@@ -266,13 +268,13 @@ def read_json(path: Path, expected: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        what = f"found no JSON ({error.msg}), {expected}"
-        raise UnusableFile(path, what, error.lineno, error.colno) from error
+        subject = f"found no JSON ({error.msg}), {expected}"
+        raise UnusableFile(path, subject, error.lineno, error.colno) from error
     except _NoNumber as error:
         raise UnusableFile(path, f"found {error}, which is no JSON, {expected}") from error
     except RecursionError as error:
-        what = f"found values inside of values, too deep to be read, {expected}"
-        raise UnusableFile(path, what) from error
+        subject = f"found values inside of values, too deep to be read, {expected}"
+        raise UnusableFile(path, subject) from error
     except ValueError as error:  # int() of thousands of digits
         raise UnusableFile(path, f"found a number of thousands of digits, {expected}") from error
 

@@ -125,8 +125,8 @@ def _spread_warm(setting: Setting, outcome: Outcome, count: int) -> dict[str, An
     """Of a weighted sample, which stands for so many requests."""
     spread = asdict(arithmetic.measure_spread(()))
     if len(outcome.warm):
-        found = weighted_percentiles(outcome.warm, outcome.weights, (0.5, 0.9, 0.99))
-        spread.update(zip(("p50", "p90", "p99"), found, strict=True))
+        quantiles = weighted_percentiles(outcome.warm, outcome.weights, (0.5, 0.9, 0.99))
+        spread.update(zip(("p50", "p90", "p99"), quantiles, strict=True))
         spread["max"] = float(outcome.warm.max())
     return {**spread, "count": count}
 

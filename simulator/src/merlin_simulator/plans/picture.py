@@ -28,8 +28,8 @@ def draw_trade_off(plan: Plan) -> str:
     shown = list(_series(plan, place))
     values = [y for series in shown for y in series.y if y > 0] + [level.y for level in levels]
     wide = bool(values) and max(values) > _WIDE * min(values)
-    title, what = f"{across.capitalize()} against p99 of all requests", "p99 of all requests"
-    frame = Frame(title, across, what, y_format=quantities.format_seconds)
+    title, subject = f"{across.capitalize()} against p99 of all requests", "p99 of all requests"
+    frame = Frame(title, across, subject, y_format=quantities.format_seconds)
     return plots.draw_points(frame, shown, levels, scale="log" if wide else "linear")
 
 

@@ -79,13 +79,13 @@ class Table:
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
-    def refuse(self, key: str | None, what: str) -> NoReturn:
+    def refuse(self, key: str | None, subject: str) -> NoReturn:
         """Raise UnusableFile at the key's place, or the table's."""
         place = self._places.get(key, self._place) if key else self._place
         line, column = place or (None, None)
         table = f"[{self._name}]: " if self._name else ""
         name = f"{self._name}.{key}: ".lstrip(".") if key else table
-        raise UnusableFile(self._path, name + what, line, column)
+        raise UnusableFile(self._path, name + subject, line, column)
 
     def number(
         self, key: str, default: float | None, *, least: float = 0.0, most: float = MOST_SECONDS
@@ -169,8 +169,8 @@ class Table:
     def wholes(self, key: str, *, most: int) -> tuple[int, ...]:
         """A list of whole numbers from 1 on, or a text as "1-4"."""
         value = self._get(key, None)
-        if isinstance(value, str) and (found := _RANGE.fullmatch(value)):
-            first, last = int(found[1]), int(found[2])
+        if isinstance(value, str) and (match := _RANGE.fullmatch(value)):
+            first, last = int(match[1]), int(match[2])
             numbers = list(range(first, last + 1)) if last <= most else []
         else:
             numbers = value if isinstance(value, list) else []
@@ -202,18 +202,18 @@ class TomlFile:
         text = read_text(path, "expected a PLAN.toml", MOST_PLAN_BYTES)
         for number, line in enumerate(text.splitlines(), 1):
             if _NUMBER.sub("", line).count(".") > _MOST_DOTS:
-                what = f"found more than {_MOST_DOTS} dots in a line, expected them in several"
-                raise UnusableFile(path, what, number)
+                subject = f"found more than {_MOST_DOTS} dots in a line, expected them in several"
+                raise UnusableFile(path, subject, number)
         try:
             self._values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             where = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
             place = (int(where[1]), int(where[2])) if where else (None, None)
-            words = str(error)[: where.start()] if where else str(error)
-            raise UnusableFile(path, f"it is no TOML: {words}", *place) from error
+            message = str(error)[: where.start()] if where else str(error)
+            raise UnusableFile(path, f"it is no TOML: {message}", *place) from error
         except RecursionError as error:
-            what = "found values inside of values, too deep to be read, expected two levels"
-            raise UnusableFile(path, what) from error
+            subject = "found values inside of values, too deep to be read, expected two levels"
+            raise UnusableFile(path, subject) from error
         except ValueError as error:  # int() of thousands of digits
             raise UnusableFile(path, "found a number of thousands of digits") from error
         self._headers, self._keys = _find_places(text)
@@ -544,20 +544,20 @@ def _read_goals(file: TomlFile) -> Goals:
 
 def _read_rules(file: TomlFile) -> dict[str, Any]:
     table = file.table("rules")
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if "memory_threshold" in table:
-        found["memory_threshold"] = table.more_than_nothing("memory_threshold", None, most=1.0)
+        results["memory_threshold"] = table.more_than_nothing("memory_threshold", None, most=1.0)
     for key in ("cold_wait_s", "invoke_timeout_s", "load_timeout_s"):
         if key in table:
-            found[key] = table.more_than_nothing(key, None)
+            results[key] = table.more_than_nothing(key, None)
     for key in ("busy_at", "loads_at_once", "evictions_per_call"):
         if key in table:
-            found[key] = table.whole(key, None, least=1, most=_MOST_AT_ONCE)
+            results[key] = table.whole(key, None, least=1, most=_MOST_AT_ONCE)
     if "cache" in table:
         settings = [setting.value for setting in CacheSetting]
         word = table.text("cache", None)
         if word not in settings:
             table.refuse("cache", f"found {shown(word)}, expected {' or '.join(settings)}")
-        found["cache"] = CacheSetting(word)
+        results["cache"] = CacheSetting(word)
     table.finish()
-    return found
+    return results

@@ -63,18 +63,18 @@ def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = N
     return found.best is not None
 
 
-def as_json(found: Plan) -> dict[str, Any]:
+def as_json(answer_plan: Plan) -> dict[str, Any]:
     """The whole tree; `format` changes when a field changes its meaning."""
-    return {"format": FORMAT, **asdict(found)}
+    return {"format": FORMAT, **asdict(answer_plan)}
 
 
-def write_report(folder: Path, found: Plan) -> None:
+def write_report(folder: Path, answer_plan: Plan) -> None:
     """Into a folder that is there. Raises UnusableFile."""
     # Only here: matplotlib takes a second to import.
     from merlin_simulator.plans.picture import draw_trade_off
 
-    write_json(folder / "report.json", as_json(found))
-    write_text(folder / "trade-off.svg", write_picture(draw_trade_off(found)))
+    write_json(folder / "report.json", as_json(answer_plan))
+    write_text(folder / "trade-off.svg", write_picture(draw_trade_off(answer_plan)))
     print(f"report: {folder / 'trade-off.svg'}")
 
 
@@ -82,16 +82,16 @@ def write_report(folder: Path, found: Plan) -> None:
 def showing() -> Iterator[Advance]:
     """How far it is, on stderr: one line on a terminal, else one for each thing that is tried."""
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
-    told = ""
+    last_told = ""
 
-    def advance(what: str, share: float) -> None:
-        nonlocal told
+    def advance(subject: str, share: float) -> None:
+        nonlocal last_told
         if on_terminal:
             # Carriage return, the text, and nothing of the line before it (ANSI: erase to the end).
-            _say(f"\r{what}: {share:.0%}\x1b[K")
-        elif what != told:
-            _say(f"{what}\n")
-        told = what
+            _say(f"\r{subject}: {share:.0%}\x1b[K")
+        elif subject != last_told:
+            _say(f"{subject}\n")
+        last_told = subject
 
     try:
         yield advance

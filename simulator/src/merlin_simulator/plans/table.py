@@ -36,15 +36,15 @@ def say_verdict(plan: Plan) -> Iterator[str]:
         return
     best = plan.answers[plan.best]
     paid = best.cost is not None
-    what = "cheapest" if paid else "smallest (no prices are given)"
+    subject = "cheapest" if paid else "smallest (no prices are given)"
     if plan.goals:
-        yield f"The {what} that meets the goals: {best.candidate.words}"
+        yield f"The {subject} that meets the goals: {best.candidate.words}"
     else:
         options = "--p99, --cold-share, --failures"
-        yield f"No goals are given ({options}). The {what}: {best.candidate.words}"
+        yield f"No goals are given ({options}). The {subject}: {best.candidate.words}"
     if equals := find_equals(plan):
-        words = ", ".join(answer.candidate.words for answer in equals)
-        yield f"{'At the same cost' if paid else 'With as few cores'}: {words}"
+        message = ", ".join(answer.candidate.words for answer in equals)
+        yield f"{'At the same cost' if paid else 'With as few cores'}: {message}"
     if plan.breaking is None:
         return
     if plan.breaking.times is None:

@@ -64,8 +64,8 @@ def read_trace(path: Path) -> Trace:
             raise UnusableFile(path, "found no target model", row.line, row.columns[1])
         if name not in numbers:
             if len(numbers) == MOST_MODELS:
-                what = f"found more than {MOST_MODELS:,} target models, expected fewer"
-                raise UnusableFile(path, what, row.line, row.columns[1])
+                subject = f"found more than {MOST_MODELS:,} target models, expected fewer"
+                raise UnusableFile(path, subject, row.line, row.columns[1])
             numbers[name] = len(numbers)
             lines.append(row.line)
         times.append(at)
@@ -97,10 +97,10 @@ def read_time(path: Path, row: Row) -> float:
 
 def _read_date(text: str) -> float:
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return math.nan
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
 
 
 SERIES_COLUMNS = ("time", "invocations")
@@ -126,11 +126,11 @@ def read_series(path: Path) -> Series:
         except ValueError:
             count = math.nan
         if not 0 <= count < math.inf:
-            what = f"found {shown(text)}, expected how many invocations there were"
-            raise UnusableFile(path, what, row.line, row.columns[1])
+            subject = f"found {shown(text)}, expected how many invocations there were"
+            raise UnusableFile(path, subject, row.line, row.columns[1])
         if times and at <= times[-1]:
-            what = f"found time {row.values[0][:40]}, expected one after that of the line above"
-            raise UnusableFile(path, what, row.line, row.columns[0])
+            subject = f"found time {row.values[0][:40]}, expected one after that of the line above"
+            raise UnusableFile(path, subject, row.line, row.columns[0])
         if times:
             period = min(period, at - times[-1])
         times.append(at)

@@ -143,13 +143,13 @@ def _break(
     return Breaking(None, (), f"nothing up to {_TIMES[-1]:g} times the requests", steps)
 
 
-def _check_requests(setting: Setting, words: str) -> None:
+def _check_requests(setting: Setting, message: str) -> None:
     """Without a cache each is gone through by itself: a model stays until nobody wants it."""
     demand = setting.demand
     count = demand.count_between(0.0, demand.duration) if _without_cache(setting) else 0
     if count > MOST_WITHOUT_CACHE:
         raise Impossible(
-            f"{words}: found {count:.3g} requests with cache Disabled, expected at most "
+            f"{message}: found {count:.3g} requests with cache Disabled, expected at most "
             f"{MOST_WITHOUT_CACHE:,}; take fewer of them, or fewer hours"
         )
 

@@ -82,12 +82,12 @@ def count_statuses(samples: Iterable[Sample], events: Iterable[Event]) -> dict[i
     "none": requests for which the platform asked no container. What it asked twice counts twice.
     """
     models = {sample.request_id: sample.model for sample in samples}
-    found: dict[int, Counter[str]] = {}
+    results: dict[int, Counter[str]] = {}
     for event in events:
         if event["kind"] in ENDINGS and event["request_id"] in models:
-            counter = found.setdefault(models[event["request_id"]], Counter())
+            counter = results.setdefault(models[event["request_id"]], Counter())
             counter.update(event.get("container_statuses", "").split() or ["none"])
-    return {model: dict(counter) for model, counter in found.items()}
+    return {model: dict(counter) for model, counter in results.items()}
 
 
 def find_coldness(events: Iterable[Event]) -> dict[str, bool]:

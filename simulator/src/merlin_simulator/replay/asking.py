@@ -86,12 +86,12 @@ def _message(body: bytes) -> str:
     """The sentence in an error's body; ModelError writes Message, the others message."""
     text = body.decode(errors="replace")
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError:
         return text
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return text
-    return str(found.get("message") or found.get("Message") or text)
+    return str(content.get("message") or content.get("Message") or text)
 
 
 #: Float sums in another order differ in the last digits of a float32; another model's in the first.
@@ -126,10 +126,10 @@ class NamedAsking:
 
     def fault(self, model: int, number: int, answer: bytes) -> str | None:
         """The name must be the model's, the echo the request's."""
-        found = _outputs(answer)
-        if found is None:
+        outputs = _outputs(answer)
+        if outputs is None:
             return f"found {_start(answer)}, expected outputs NAME and ECHO"
-        name, echo = found.get("NAME", {}).get("data"), found.get("ECHO", {}).get("data")
+        name, echo = outputs.get("NAME", {}).get("data"), outputs.get("ECHO", {}).get("data")
         if name != [self._names[model]]:
             return f"found an answer of {name}, expected one of {self._names[model]}"
         if echo != [number, model]:
@@ -149,10 +149,10 @@ class RepeatedAsking:
 
     def fault(self, model: int, number: int, answer: bytes) -> str | None:
         """Compared with the expected answer, or with the first one, which is taken as right."""
-        found = _outputs(answer)
-        if found is None:
+        outputs = _outputs(answer)
+        if outputs is None:
             return f"found {_start(answer)}, expected outputs"
-        return self._right.setdefault(model, Expected(found)).find_fault(found)
+        return self._right.setdefault(model, Expected(outputs)).find_fault(outputs)
 
 
 @dataclass(frozen=True)
@@ -167,29 +167,29 @@ class Expected:
     outputs: Mapping[str, Any]
     drawn: Mapping[str, str] = field(default_factory=dict)
 
-    def find_fault(self, found: Mapping[str, Any]) -> str | None:
+    def find_fault(self, outputs: Mapping[str, Any]) -> str | None:
         """What is wrong with these outputs, as one sentence; None when they are right."""
         if self.drawn:
-            return self._find_undrawn(found)
-        return find_difference(found, self.outputs)
+            return self._find_undrawn(outputs)
+        return find_difference(outputs, self.outputs)
 
-    def _find_undrawn(self, found: Mapping[str, Any]) -> str | None:
-        if missing := sorted(self.drawn.keys() - found.keys()):
-            return f"found outputs {sorted(found)}, expected {', '.join(missing)} too"
-        if undrawn := find_difference(found, self._others()):
+    def _find_undrawn(self, outputs: Mapping[str, Any]) -> str | None:
+        if missing := sorted(self.drawn.keys() - outputs.keys()):
+            return f"found outputs {sorted(outputs)}, expected {', '.join(missing)} too"
+        if undrawn := find_difference(outputs, self._others()):
             return undrawn
         for name in self.drawn:
-            if fault := _find_misshapen(name, found[name]):
+            if fault := _find_misshapen(name, outputs[name]):
                 return fault
         for name, source in self.drawn.items():
-            kinds = found[name].get("datatype"), self.outputs[source].get("datatype")
+            kinds = outputs[name].get("datatype"), self.outputs[source].get("datatype")
             if kinds[0] != kinds[1]:
                 return f"{name}: found datatype {kinds[0]}, expected {kinds[1]}"
         left = [*zip(*(self.outputs[it]["data"] for it in self.drawn.values()), strict=True)]
-        lengths = [len(found[it]["data"]) for it in self.drawn]
+        lengths = [len(outputs[it]["data"]) for it in self.drawn]
         if len({*lengths}) > 1:
             return f"{', '.join(self.drawn)}: found {lengths} values, expected as many of each"
-        for place, row in enumerate(zip(*(found[it]["data"] for it in self.drawn), strict=True)):
+        for place, row in enumerate(zip(*(outputs[it]["data"] for it in self.drawn), strict=True)):
             known = next((it for it in left if all(map(_alike, row, it))), None)
             if known is None:
                 return f"{', '.join(self.drawn)}[{place}]: found {row}, expected one of those drawn"
@@ -223,12 +223,12 @@ def read_expected(text: str) -> Expected:
     return Expected(outputs, drawn)
 
 
-def find_difference(found: Mapping[str, Any], right: Mapping[str, Any]) -> str | None:
+def find_difference(outputs: Mapping[str, Any], right: Mapping[str, Any]) -> str | None:
     """The first place where two answers' outputs differ, floats beyond rounding."""
-    if missing := sorted(right.keys() - found.keys()):
-        return f"found outputs {sorted(found)}, expected {', '.join(missing)} too"
+    if missing := sorted(right.keys() - outputs.keys()):
+        return f"found outputs {sorted(outputs)}, expected {', '.join(missing)} too"
     for name, expected in right.items():
-        got = found[name]
+        got = outputs[name]
         for key in ("datatype", "shape"):
             if got.get(key) != expected.get(key):
                 return f"{name}: found {key} {got.get(key)}, expected {expected.get(key)}"

@@ -69,15 +69,15 @@ class Observer:
 
     async def state(self) -> Mapping[str, Any] | None:
         """The endpoint's state now; None without an answer, and then trouble says why."""
-        found = await self._state()
+        results = await self._state()
         one_of_many = f"{self._base}/simulator/endpoints/{self._name}"
-        if found is None and self._name is not None and self._url != one_of_many:
+        if results is None and self._name is not None and self._url != one_of_many:
             alone, trouble = self._url, self.trouble
             self._url = one_of_many
-            found = await self._state()
-            if found is None:
+            results = await self._state()
+            if results is None:
                 self._url, self.trouble = alone, trouble
-        return found
+        return results
 
     async def _state(self) -> Mapping[str, Any] | None:
         try:
@@ -191,7 +191,7 @@ async def wait_until_in_service(
     """
     began = time.monotonic()
     answer_s = timeout_s if answer_s is None else answer_s
-    told = ""
+    last_told = ""
     seen: deque[str] = deque(maxlen=1)
     while (passed := time.monotonic() - began) < timeout_s:
         if reason := gone():
@@ -202,9 +202,9 @@ async def wait_until_in_service(
             return
         if not seen and time.monotonic() - began >= answer_s:
             raise observer.not_there(answer_s)
-        if seen and seen[0] != told:
-            told = seen[0]
-            waiting(told)
+        if seen and seen[0] != last_told:
+            last_told = seen[0]
+            waiting(last_told)
         await asyncio.sleep(_AGAIN_S)
     raise EndpointTrouble(
         f"found {seen[0] if seen else observer.trouble} after {timeout_s:g} s, expected every "

@@ -80,8 +80,8 @@ def _cold_parts(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _spread(found: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(describe_seconds(found[name]) for name in ("p50", "p90", "p99", "max"))
+def _spread(outputs: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(describe_seconds(outputs[name]) for name in ("p50", "p90", "p99", "max"))
 
 
 def _models(models: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -176,33 +176,33 @@ class Asked:
     role: str
 
 
-def fault_of(words: str) -> Fault:
+def fault_of(message: str) -> Fault:
     """What an engine's words about a pull that failed mean.
 
     Docker's own registry denies what does not exist, too: "does not exist or may require 'docker
     login'". That is no right.
     """
-    words = words.lower()
-    if any(word in words for word in _NO_REGISTRY):
+    message = message.lower()
+    if any(word in message for word in _NO_REGISTRY):
         return Fault.NO_REGISTRY
-    if any(word in words for word in _NOT_THERE):
+    if any(word in message for word in _NOT_THERE):
         return Fault.NOT_THERE
-    if any(word in words for word in _NO_RIGHT):
+    if any(word in message for word in _NO_RIGHT):
         return Fault.NO_RIGHT
     return Fault.NO_REGISTRY
 
 
-def reason_of(asked: Asked, words: str) -> str:
+def reason_of(asked: Asked, message: str) -> str:
     """A FailureReason that begins with SageMaker's words, where it has some for the fault.
 
     Found in its users' reports: aws/amazon-sagemaker-examples#275, aws/deep-learning-containers#759
     and, of CreateModel, aws-samples/easy-amazon-sagemaker-deployments#4.
     """
-    fault = fault_of(words)
+    fault = fault_of(message)
     if fault is Fault.NO_RIGHT:
         return (
             f"The role '{asked.role}' does not have BatchGetImage permission for the image: "
-            f"'{asked.image}'. The engine says: {words}. Log in with docker login, or give the "
+            f"'{asked.image}'. The engine says: {message}. Log in with docker login, or give the "
             "engine an image of that name."
         )
     if fault is Fault.NOT_THERE:
@@ -210,19 +210,19 @@ def reason_of(asked: Asked, words: str) -> str:
             "Please make sure all images included in the model for the production variant "
             f"{asked.variant_name} exist, and that the execution role used to create the model "
             f"has permissions to access them. Requested image {asked.image} not found. The engine "
-            f"says: {words}."
+            f"says: {message}."
         )
     return (
         f"Image {asked.image} of production variant {asked.variant_name} could not be pulled: "
-        f"{words}. See that the engine and its registry run, name another one with --registry, or "
-        "give the engine an image of that name."
+        f"{message}. See that the engine and its registry run, name another one with --registry, "
+        "or give the engine an image of that name."
     )
 
 
 def place_of(image: str, registry: str | None) -> str:
     """Where it is pulled from: registry, HOST:PORT, stands for the hosts of ECR."""
-    found = _ECR.fullmatch(image)
-    return f"{registry}/{found['rest']}" if registry and found else image
+    match = _ECR.fullmatch(image)
+    return f"{registry}/{match['rest']}" if registry and match else image
 
 
 @dataclass
@@ -310,7 +310,7 @@ def follow_pull(
     Raises PullRefused.
     """
     layers = dict[str, tuple[int, int]]()
-    told = clock()
+    last_told = clock()
     for line in lines:
         if ended():
             return
@@ -319,8 +319,8 @@ def follow_pull(
         detail = line.get("progressDetail") or {}
         if line.get("status") == "Downloading" and "total" in detail:
             layers[line.get("id", "")] = (detail.get("current", 0), detail["total"])
-        if layers and clock() - told >= _TOLD_EVERY_S:
-            told = clock()
+        if layers and clock() - last_told >= _TOLD_EVERY_S:
+            last_told = clock()
             tell(sum(done for done, _ in layers.values()), sum(all_ for _, all_ in layers.values()))
 
 

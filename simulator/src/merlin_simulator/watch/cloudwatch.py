@@ -85,19 +85,19 @@ class EndpointsMetrics:
         yield from self._summaries()
         yield from self._counters()
         views = tuple(self._views())
-        for name, (words, read) in GAUGES.items():
-            yield _gauge(views, name, words, read)
+        for name, (sentence, read) in GAUGES.items():
+            yield _gauge(views, name, sentence, read)
 
     def _summaries(self) -> Iterator[Metric]:
-        for name, words in SUMMARIES.items():
-            family = SummaryMetricFamily(name, words, labels=LABELS)
+        for name, sentence in SUMMARIES.items():
+            family = SummaryMetricFamily(name, sentence, labels=LABELS)
             for labels, (count, total) in self._of(name):
                 family.add_metric(labels, count, total)
             yield family
 
     def _counters(self) -> Iterator[Metric]:
-        for name, words in COUNTERS.items():
-            family = CounterMetricFamily(name, words, labels=LABELS)
+        for name, sentence in COUNTERS.items():
+            family = CounterMetricFamily(name, sentence, labels=LABELS)
             for labels, (_, total) in self._of(name):
                 family.add_metric(labels, total)
             yield family
@@ -151,11 +151,11 @@ def make_metrics_routes(metrics: Scraped) -> list[Route]:
 def _gauge(
     views: Iterable[EndpointView],
     name: str,
-    words: str,
+    message: str,
     read: Callable[[InstanceView], float | None],
 ) -> Metric:
     """One gauge over all instances; those where read finds nothing are left out."""
-    family = GaugeMetricFamily(name, words, labels=LABELS)
+    family = GaugeMetricFamily(name, message, labels=LABELS)
     for view in views:
         for instance in view.instances:
             if (value := read(instance)) is not None:

@@ -196,10 +196,10 @@ def _data_routes(
 
 def _missing(request: Request) -> Response:
     name = request.path_params["name"]
-    words = (
+    message = (
         f"There is no endpoint {name}: it was deleted, or never created. / shows those there are."
     )
-    return PlainTextResponse(words, 404, headers=LIVE_HEADERS)
+    return PlainTextResponse(message, 404, headers=LIVE_HEADERS)
 
 
 def to_json(view: EndpointView) -> dict[str, Any]:

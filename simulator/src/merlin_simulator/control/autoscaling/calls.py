@@ -60,20 +60,20 @@ def about_variants(members: Mapping[str, Any]) -> bool:
 
 
 def answer(
-    kind: str, found: Sequence[Record], members: Mapping[str, Any], left_out: Sequence[str] = ()
+    kind: str, records: Sequence[Record], members: Mapping[str, Any], left_out: Sequence[str] = ()
 ) -> Mapping[str, Any]:
     """One page. kind: the output's member; left_out: members of records that are ours alone."""
     most = members.get("MaxResults")
     most = _ON_A_PAGE if most is None else most
     if not 1 <= most <= _ON_A_PAGE:
         raise ServiceError(f"MaxResults is {most}: expected 1 to {_ON_A_PAGE}.")
-    shown, token = page(found, members.get("NextToken"), most, code=InvalidNextToken.code)
+    shown, token = page(records, members.get("NextToken"), most, code=InvalidNextToken.code)
     return {kind: described(shown, left_out), **({"NextToken": token} if token else {})}
 
 
-def described(found: Sequence[Record], left_out: Sequence[str]) -> list[Record]:
+def described(records: Sequence[Record], left_out: Sequence[str]) -> list[Record]:
     """Records as they are shown: without members that are ours alone."""
-    return [{key: one[key] for key in one if key not in left_out} for one in found]
+    return [{key: one[key] for key in one if key not in left_out} for one in records]
 
 
 _SUSPENDED = (
@@ -171,11 +171,11 @@ class Targets:
 
     async def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeScalableTargets."""
-        members, found = call.members, list[Record]()
+        members, records = call.members, list[Record]()
         if about_variants(members):
             wanted = members.get("ResourceIds")
-            found = [one for one in self.all() if not wanted or one["ResourceId"] in wanted]
-        return answer("ScalableTargets", found, members, _TARGETS_OWN)
+            records = [one for one in self.all() if not wanted or one["ResourceId"] in wanted]
+        return answer("ScalableTargets", records, members, _TARGETS_OWN)
 
     async def deregister(self, call: Call) -> Mapping[str, Any]:
         """DeregisterScalableTarget."""
@@ -210,9 +210,9 @@ class Targets:
 
     def _made(self, target: VariantId, call: Call) -> Record:
         members = call.members
-        for which, words in (("MinCapacity", "Minimum"), ("MaxCapacity", "Maximum")):
+        for which, sentence in (("MinCapacity", "Minimum"), ("MaxCapacity", "Maximum")):
             if members.get(which) is None:
-                raise ServiceError(f"{words} capacity must be specified")
+                raise ServiceError(f"{sentence} capacity must be specified")
         self._check(target, call.region)
         arn = target_arn(make_id(), call.region)
         return {
@@ -325,16 +325,16 @@ class Policies:
 
     async def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeScalingPolicies."""
-        members, found = call.members, list[Record]()
+        members, records = call.members, list[Record]()
         if about_variants(members):
             names, resource = members.get("PolicyNames"), members.get("ResourceId")
-            found = [
+            records = [
                 one
                 for one in self._records.values()
                 if (not names or one["PolicyName"] in names)
                 and resource in (None, one["ResourceId"])
             ]
-        return answer("ScalingPolicies", found, members, _POLICIES_OWN)
+        return answer("ScalingPolicies", records, members, _POLICIES_OWN)
 
     async def delete(self, call: Call) -> Mapping[str, Any]:
         """DeleteScalingPolicy."""
@@ -508,16 +508,16 @@ class ScheduledActions:
 
     async def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeScheduledActions."""
-        members, found = call.members, list[Record]()
+        members, records = call.members, list[Record]()
         if about_variants(members):
             names, resource = members.get("ScheduledActionNames"), members.get("ResourceId")
-            found = [
+            records = [
                 one
                 for one in self._records.values()
                 if (not names or one["ScheduledActionName"] in names)
                 and resource in (None, one["ResourceId"])
             ]
-        return answer("ScheduledActions", found, members, _ACTIONS_OWN)
+        return answer("ScheduledActions", records, members, _ACTIONS_OWN)
 
     async def delete(self, call: Call) -> Mapping[str, Any]:
         """DeleteScheduledAction."""
@@ -642,19 +642,19 @@ class Activities:
         if newest is not None and _code(newest) == reason["Code"]:
             return
         # AWS, "Scaling activities": an alarm's attempt, Failed.
-        words = "Attempting to scale due to alarm triggered"
-        self._keep(resource, words, cause, "Failed", NotScaledReasons=[dict(reason)])
+        message = "Attempting to scale due to alarm triggered"
+        self._keep(resource, message, cause, "Failed", NotScaledReasons=[dict(reason)])
 
     def of(self, resource: str | None, not_scaled: bool) -> list[Record]:
         """Newest first; of all resources: None. not_scaled: those that did nothing, too."""
         records = self._records.values() if resource is None else (self._of(resource),)
-        found = [
+        results = [
             one
             for record in records
             for one in record["Activities"]
             if not_scaled or "NotScaledReasons" not in one
         ]
-        return sorted(found, key=lambda one: -one["StartTime"])
+        return sorted(results, key=lambda one: -one["StartTime"])
 
     def _keep(
         self, resource: str, description: str, cause: str, status: str, **more: Any

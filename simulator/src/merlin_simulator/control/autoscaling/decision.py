@@ -193,7 +193,7 @@ def _out(situation: Situation, above: Sequence[Reading]) -> Wish | Stay:
     base = past.before if cooling else current
     wanted, leader = max(
         ((_proportional(base, one.newest, one.rule), one) for one in above),
-        key=lambda found: found[0],
+        key=lambda candidate: candidate[0],
     )
     name = leader.rule.policy
     why = f"{leader.newest:g} is above {leader.rule.target:g} with {base} instances"
@@ -212,7 +212,7 @@ def _in(situation: Situation, below: Sequence[Reading]) -> Wish | Stay:
     current = situation.current
     wanted, leader = max(
         ((_proportional(current, one.highest, one.rule), one) for one in below),
-        key=lambda found: found[0],
+        key=lambda candidate: candidate[0],
     )
     name = leader.rule.policy
     if situation.suspended.scale_in:
@@ -290,9 +290,9 @@ def check_steps(config: Mapping[str, Any]) -> None:
             )
 
 
-def _not_out(situation: Situation, policy: str, wanted: int, count: int) -> Stay | None:
+def _not_out(situation: Situation, policy: str, count_wanted: int, count: int) -> Stay | None:
     """Why a variant does not grow to that count, where it does not."""
-    if wanted <= situation.current:
+    if count_wanted <= situation.current:
         return Stay("the scale-out cooldown")
     if situation.suspended.scale_out:
         return Stay("scaling out is suspended")
@@ -301,9 +301,9 @@ def _not_out(situation: Situation, policy: str, wanted: int, count: int) -> Stay
     return None
 
 
-def _not_in(situation: Situation, policy: str, wanted: int, count: int) -> Stay | None:
+def _not_in(situation: Situation, policy: str, count_wanted: int, count: int) -> Stay | None:
     """Why a variant does not shrink to that count, where it does not."""
-    if wanted == situation.current:
+    if count_wanted == situation.current:
         return Stay("as many as wanted", "AlreadyAtDesiredCapacity", policy)
     if situation.suspended.scale_in:
         return Stay("scaling in is suspended")
@@ -437,12 +437,12 @@ class _Window:
     ) -> Series:
         metric = make_metric(namespace, name, dimensions)
         end = self._begins[-1] + RESOLUTION_S
-        found = {
+        results = {
             int(begin): statistics.read(stat)
             for begin, statistics in self._store.read(metric, self._begins[0], end)
             if unit is None or statistics.unit == unit
         }
-        return [found.get(begin) for begin in self._begins]
+        return [results.get(begin) for begin in self._begins]
 
     def reckon(self, queries: Sequence[Mapping[str, Any]]) -> Series:
         """By metric math; nothing came where these values have no result."""

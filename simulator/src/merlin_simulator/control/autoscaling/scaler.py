@@ -168,19 +168,19 @@ class Scaler:
         }
         least, most = bounds.values()
         # AWS, "Scheduled scaling": these words.
-        words = f"min capacity to {least} and max capacity to {most}"
+        message = f"min capacity to {least} and max capacity to {most}"
         activity = self._activities.begin(
             action["ResourceId"],
-            f"Setting {words}",
+            f"Setting {message}",
             f"scheduled action name {action['ScheduledActionName']} was triggered",
         )
         try:
             check_bounds(least, most)
         except ServiceError as error:
-            self._activities.end(activity, "Failed", f"Failed to set {words}. Reason: {error}")
+            self._activities.end(activity, "Failed", f"Failed to set {message}. Reason: {error}")
             return
         self._targets.put({**target, **bounds})
-        self._activities.end(activity, "Successful", f"Successfully set {words}")
+        self._activities.end(activity, "Successful", f"Successfully set {message}")
         self._bound(action["ResourceId"])
 
     def _bound(self, resource: str) -> None:
@@ -199,13 +199,13 @@ class Scaler:
         situation = self._situation(target)
         if situation is None or not policies:
             return
-        found = decide(situation, [self._reading(policy, now) for policy in policies])
-        side = found.side
+        decision = decide(situation, [self._reading(policy, now) for policy in policies])
+        side = decision.side
         alarms = {
             policy["PolicyName"]: "" if side is None else alarm_name(policy, side)
             for policy in policies
         }
-        self._follow(target, found, alarms)
+        self._follow(target, decision, alarms)
 
     def _reading(self, policy: Mapping[str, Any], now: float) -> Reading:
         target = split_resource(policy["ResourceId"])
@@ -234,17 +234,17 @@ class Scaler:
 
     # -- what is done
 
-    def _follow(self, target: Record, found: Wish | Stay, alarms: Mapping[str, str]) -> None:
+    def _follow(self, target: Record, decision: Wish | Stay, alarms: Mapping[str, str]) -> None:
         """alarms: the name of the alarm by its policy's."""
-        policy = found.policy or ""
+        policy = decision.policy or ""
         cause = f"monitor alarm {alarms.get(policy, '')} in state ALARM triggered policy {policy}"
-        if isinstance(found, Stay):
-            if found.code is not None:
+        if isinstance(decision, Stay):
+            if decision.code is not None:
                 self._activities.not_scaled(
-                    target["ResourceId"], cause, _reason(found.code, target)
+                    target["ResourceId"], cause, _reason(decision.code, target)
                 )
             return
-        wish = found
+        wish = decision
         before = self._count(target)
 
         def done(now: float) -> None:
@@ -296,12 +296,12 @@ class Scaler:
             self._changing.pop(resource, None)
 
 
-def _failure(error: ScalingFailed, words: str) -> tuple[str, str]:
+def _failure(error: ScalingFailed, message: str) -> tuple[str, str]:
     """StatusCode and StatusMessage, as SageMaker's documents have them."""
     if error.accepted:
-        return "Unfulfilled", f"Successfully set {words} Change was not fulfilled: {error}"
+        return "Unfulfilled", f"Successfully set {message} Change was not fulfilled: {error}"
     code = f" (Service: AmazonSageMaker; Status Code: 400; Error Code: {error.code})."
-    return "Failed", f"Failed to set {words[:-1]}. Reason: {error}{code if error.code else ''}"
+    return "Failed", f"Failed to set {message[:-1]}. Reason: {error}{code if error.code else ''}"
 
 
 def _reason(code: str, target: Mapping[str, Any]) -> dict[str, Any]:

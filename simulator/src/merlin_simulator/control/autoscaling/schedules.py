@@ -80,18 +80,18 @@ def _length(day: date) -> int:
     return calendar.monthrange(day.year, day.month)[1]
 
 
-def _working(day: date, wanted: int) -> int:
+def _working(day: date, count_wanted: int) -> int:
     """The working day nearest that day of the month, within the month."""
-    weekday = _weekday(day.replace(day=wanted))
+    weekday = _weekday(day.replace(day=count_wanted))
     if weekday == _SATURDAY:
-        return wanted - 1 if wanted > 1 else wanted + 2
+        return count_wanted - 1 if count_wanted > 1 else count_wanted + 2
     if weekday == _SUNDAY:
-        return wanted + 1 if wanted < _length(day) else wanted - 2
-    return wanted
+        return count_wanted + 1 if count_wanted < _length(day) else count_wanted - 2
+    return count_wanted
 
 
 def _numbers(text: str, least: int, most: int, names: Sequence[str] = ()) -> frozenset[int]:
-    found = set[int]()
+    results = set[int]()
     for part in text.split(","):
         span, slash, step = part.partition("/")
         every = _number(step, 1, most) if slash else 1
@@ -102,12 +102,12 @@ def _numbers(text: str, least: int, most: int, names: Sequence[str] = ()) -> fro
             low = _number(first, least, most, names)
             high = _number(last, least, most, names) if dash else (most if slash else low)
         if low <= high:
-            found.update(range(low, high + 1, every))
+            results.update(range(low, high + 1, every))
         elif names:  # FRI-MON
-            found.update(range(low, most + 1, every), range(least, high + 1, every))
+            results.update(range(low, most + 1, every), range(least, high + 1, every))
         else:
             raise ValueError(f"{part} goes backwards")
-    return frozenset(found)
+    return frozenset(results)
 
 
 def _number(text: str, least: int, most: int, names: Sequence[str] = ()) -> int:
@@ -194,18 +194,18 @@ class Times:
 def read_schedule(text: str, zone_name: str | None, anchor: float) -> Schedule:
     """anchor: what a rate counts from, platform seconds. Raises ServiceError."""
     zone = _zone(zone_name or "UTC")
-    if found := _AT.fullmatch(text):
+    if match := _AT.fullmatch(text):
         try:
-            return At(datetime.fromisoformat(found[1]).replace(tzinfo=zone).timestamp())
+            return At(datetime.fromisoformat(match[1]).replace(tzinfo=zone).timestamp())
         except ValueError as error:
             raise _refused(text, str(error)) from error
-    if found := _RATE.fullmatch(text):
-        if not 1 <= int(found[1]) <= _LONGEST_RATE:
+    if match := _RATE.fullmatch(text):
+        if not 1 <= int(match[1]) <= _LONGEST_RATE:
             raise _refused(text, f"the rate is not 1 to {_LONGEST_RATE}")
-        return Rate(int(found[1]) * _SECONDS[found[2]], anchor)
-    if found := _CRON.fullmatch(text):
+        return Rate(int(match[1]) * _SECONDS[match[2]], anchor)
+    if match := _CRON.fullmatch(text):
         try:
-            return Times(read_cron(found[1]), zone)
+            return Times(read_cron(match[1]), zone)
         except ValueError as error:
             raise _refused(text, str(error)) from error
     raise _refused(text, "it is none of the three")

@@ -155,9 +155,9 @@ _DAY_S = 24 * 3600
 
 def check_alarm(members: Mapping[str, Any]) -> None:
     """Raises ServiceError for an alarm that AWS refuses, or that is not played."""
-    for member, words in _NOT_PLAYED.items():
+    for member, sentence in _NOT_PLAYED.items():
         if members.get(member) is not None:
-            raise _refused(f"{member} is given: this simulator does not play {words}.")
+            raise _refused(f"{member} is given: this simulator does not play {sentence}.")
     for member in ("EvaluationPeriods", "ComparisonOperator", "Threshold"):
         if members.get(member) is None:
             raise _refused(f"The parameter {member} must be specified.")
@@ -222,8 +222,8 @@ def _check_range(periods: int, period_s: int) -> None:
         )
 
 
-def _refused(words: str) -> ServiceError:
-    return ServiceError(words, "ValidationError")
+def _refused(message: str) -> ServiceError:
+    return ServiceError(message, "ValidationError")
 
 
 CREATED = "Unchecked: Initial alarm creation"
@@ -282,8 +282,8 @@ def _crossed(decision: Decision, condition: Condition) -> str:
         many = f"{count} out of the last {total} datapoints"
         least = f" (minimum {_count(needed, 'datapoint')} for {change} transition)"
     listed = f"[{', '.join(map(_point, shown[:_LISTED]))}]"
-    words = "" if alarm and condition.breached_by(shown[0]) else "not "
-    verdict = f"{_be(count)} {words}{condition.words} the threshold ({condition.threshold})"
+    message = "" if alarm and condition.breached_by(shown[0]) else "not "
+    verdict = f"{_be(count)} {message}{condition.words} the threshold ({condition.threshold})"
     if decision.filled:
         verdict += f" and {_treated(decision, condition)}"
     if count <= _INLINE:
@@ -363,8 +363,10 @@ class Alarms:
         }
         if before is None:
             record["Tags"] = tags
-        what = "updated" if before else "created"
-        self._note(record, "ConfigurationUpdate", f'Alarm "{name}" {what}', {"type": what.title()})
+        subject = "updated" if before else "created"
+        self._note(
+            record, "ConfigurationUpdate", f'Alarm "{name}" {subject}', {"type": subject.title()}
+        )
         self.keep(record)
         self._by_name[name] = record
         return record

@@ -218,8 +218,8 @@ def evaluate(expression: str, given: Given) -> Value:
 
 def names_in(expression: str) -> frozenset[str]:
     """The ids that an expression may read: its words that begin with a small letter."""
-    words = (found["name"] for found in _TOKEN.finditer(expression) if found["name"])
-    return frozenset(word for word in words if word[0].islower())
+    message = (found["name"] for found in _TOKEN.finditer(expression) if found["name"])
+    return frozenset(word for word in message if word[0].islower())
 
 
 class _Reader:
@@ -351,8 +351,8 @@ class _Reader:
 def _tokens(expression: str) -> Iterator[str]:
     position, text = 0, expression.rstrip()
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
+        match = _TOKEN.match(text, position)
+        if match is None:
             raise WrongExpression(f"The expression {expression!r} cannot be read at {position}.")
-        position = found.end()
-        yield found[0].strip()
+        position = match.end()
+        yield match[0].strip()

@@ -62,12 +62,12 @@ def moment(asked: float | str, member: str) -> float:
     except ValueError:
         pass
     try:
-        found = datetime.fromisoformat(asked.replace("Z", "+00:00"))
+        parsed = datetime.fromisoformat(asked.replace("Z", "+00:00"))
     except ValueError:
         raise ServiceError(
             f"The parameter {member} must be a timestamp: it is {asked!r}.", "InvalidParameterValue"
         ) from None
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def span(members: Mapping[str, Any]) -> tuple[float, float]:
@@ -301,7 +301,7 @@ class MetricCalls:
         """ListMetrics."""
         members = call.members
         wanted = [(one["Name"], one.get("Value")) for one in members.get("Dimensions") or ()]
-        found = [
+        results = [
             metric
             for metric in self._store.metrics()
             if members.get("Namespace") in (None, metric.namespace)
@@ -309,7 +309,7 @@ class MetricCalls:
             and all(_has(metric, name, value) for name, value in wanted)
             and ("RecentlyActive" not in members or self._is_recent(metric))
         ]
-        shown, token = page(found, members.get("NextToken"), _METRICS_LISTED, code=WRONG_TOKEN)
+        shown, token = page(results, members.get("NextToken"), _METRICS_LISTED, code=WRONG_TOKEN)
         metrics = [
             {
                 "Namespace": metric.namespace,
@@ -360,17 +360,17 @@ class MetricCalls:
             if (period_s := query.get("MetricStat", query).get("Period")) is not None:
                 check_period(period_s)
         read = await self._read(members["MetricDataQueries"], start, end)
-        found = list[Answered]()
+        results = list[Answered]()
         for step in answer_in_steps(
             members["MetricDataQueries"],
             lambda *reading: read[reading],
             lambda period_s: times_between(start, end, period_s),
         ):
-            found = step or found
+            results = step or results
             await asyncio.sleep(0)
         descending = members.get("ScanBy", "TimestampDescending") == "TimestampDescending"
         most = min(members.get("MaxDatapoints") or _MOST_DATA, _MOST_DATA)
-        return _data_page(found, descending, members.get("NextToken"), most)
+        return _data_page(results, descending, members.get("NextToken"), most)
 
     def _kept(self, start: float, end: float) -> tuple[float, float]:
         """Of a span, what may have values: an expression may have one for each of its minutes."""

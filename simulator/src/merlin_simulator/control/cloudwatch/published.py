@@ -39,7 +39,7 @@ def samples_of(text: str) -> list[Sample]:
 
     Raises ValueError for what is no Prometheus text.
     """
-    found = list[Sample]()
+    results = list[Sample]()
     for family in _families(text):
         for sample in family.samples:
             grows = family.type != "gauge" and sample.name.endswith(_GROWING)
@@ -47,8 +47,8 @@ def samples_of(text: str) -> list[Sample]:
                 continue
             if math.isfinite(sample.value) and not sample.name.endswith("_created"):
                 labels = frozenset((name, value) for name, value in sample.labels.items() if value)
-                found.append(Sample(sample.name, labels, float(sample.value), grows))
-    return found
+                results.append(Sample(sample.name, labels, float(sample.value), grows))
+    return results
 
 
 def _families(text: str) -> list[Family]:

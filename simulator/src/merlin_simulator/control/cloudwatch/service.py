@@ -88,13 +88,13 @@ class AlarmCalls:
         members = call.members
         same = [key for key in ("MetricName", "Namespace", "Statistic", "Period") if key in members]
         same += [key for key in ("ExtendedStatistic", "Unit") if key in members]
-        found = [
+        results = [
             described(record)
             for record in self._alarms.values()
             if all(record.get(key) == members[key] for key in same)
             and dimensions_of(record) == dimensions_of(members)
         ]
-        return {"MetricAlarms": found}
+        return {"MetricAlarms": results}
 
     async def delete(self, call: Call) -> None:
         """DeleteAlarms: all, or where one is not there, none of them."""
@@ -202,10 +202,10 @@ def _is_asked(record: Record, members: Mapping[str, Any]) -> bool:
 
 
 def _page(
-    found: Sequence[_T], members: Mapping[str, Any], default: int
+    records: Sequence[_T], members: Mapping[str, Any], default: int
 ) -> tuple[Sequence[_T], str | None]:
     token, most = members.get("NextToken"), members.get("MaxRecords")
-    return page(found, token, most, default, WRONG_TOKEN)
+    return page(records, token, most, default, WRONG_TOKEN)
 
 
 #: However fast the platform's time goes, this machine's seconds between two looks.
@@ -261,10 +261,10 @@ class AlarmWatch:
         except Exception:
             _logger.exception("alarm %s was not decided", record["AlarmName"])
 
-    def _change(self, record: Record, state: State, words: str, data: Mapping[str, Any]) -> None:
+    def _change(self, record: Record, state: State, message: str, data: Mapping[str, Any]) -> None:
         """AWS leaves the reason as it was while the state stays."""
         if record["StateValue"] != state.value or "StateReasonData" not in record:
-            self._alarms.change(record, state, words, data)
+            self._alarms.change(record, state, message, data)
 
     def _points(self, record: Record, condition: Condition, end: float) -> Sequence[Point]:
         if record.get("Metrics"):

@@ -77,8 +77,8 @@ class Application:
             return lambda _: None
 
         if service in ("s3", None) and _is_malformed_policy(environ):
-            words = "This policy contains invalid Json: an object is expected."
-            answer_of_it = make_error(headers, service, 400, "MalformedPolicy", words)
+            message = "This policy contains invalid Json: an object is expected."
+            answer_of_it = make_error(headers, service, 400, "MalformedPolicy", message)
             start_response("400 Error", list(answer_of_it.headers.items()))
             return [answer_of_it.body]
         try:
@@ -185,15 +185,15 @@ def _with_role(
 
 def _headers(environ: WSGIEnvironment) -> dict[str, str]:
     """By lower-case name."""
-    found = {
+    results = {
         name[5:].replace("_", "-").lower(): str(value)
         for name, value in environ.items()
         if name.startswith("HTTP_")
     }
     for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(name):
-            found[name.replace("_", "-").lower()] = str(environ[name])
-    return found
+            results[name.replace("_", "-").lower()] = str(environ[name])
+    return results
 
 
 def _body(environ: WSGIEnvironment) -> bytes:
@@ -229,29 +229,29 @@ def _failed(
     start: StartResponse,
 ) -> Iterable[bytes]:
     """asked: the query."""
-    found = re.search(r"The (\w+) action", str(error))
-    name = operation_of(headers) or (found[1] if found else "this call")
+    match = re.search(r"The (\w+) action", str(error))
+    name = operation_of(headers) or (match[1] if match else "this call")
     unread = (ValueError, KeyError, AssertionError, ExpatError)
     if isinstance(error, NotImplementedError) or type(error).__name__ == "OperationNotFoundError":
-        words = f"{name} of {service or 's3'} is not carried out by this simulator, nor by moto."
-        answer = make_error(headers, service, 400, "UnknownOperationException", words)
+        message = f"{name} of {service or 's3'} is not carried out by this simulator, nor by moto."
+        answer = make_error(headers, service, 400, "UnknownOperationException", message)
     elif isinstance(error, KeyError) and list(error.args) == asked.get("uploadId"):
         # moto looks for an upload where it completes it, and nowhere before.
-        words = "The specified upload does not exist."
-        answer = make_error(headers, service, 404, "NoSuchUpload", words)
+        message = "The specified upload does not exist."
+        answer = make_error(headers, service, 404, "NoSuchUpload", message)
     elif isinstance(error, unread):  # of what the caller wrote
-        words = (
+        message = (
             f"moto, which plays {service or 's3'} here, cannot read {name}: "
             f"{type(error).__name__}: {error}"
         )
-        answer = make_error(headers, service, 400, "InvalidRequest", words)
+        answer = make_error(headers, service, 400, "InvalidRequest", message)
     else:
         _logger.warning("moto failed at %s of %s: %r", name, service, error)
-        words = (
+        message = (
             f"moto, which plays {service or 's3'} here, failed at {name}: "
             f"{type(error).__name__}: {error}"
         )
         code = "InternalError" if service in ("s3", None) else "InternalFailure"
-        answer = make_error(headers, service, 500, code, words)
+        answer = make_error(headers, service, 500, code, message)
     start(f"{answer.status} Error", list(answer.headers.items()))
     return [answer.body]

@@ -470,10 +470,10 @@ class Buckets:
                 body = base64.b64decode(kept["body"])
                 status = call("PUT", kept["path"], kept["query"], kept["headers"], body)
                 if status >= 300:
-                    what = f"?{aspect}" if aspect else "the bucket's creation"
+                    subject = f"?{aspect}" if aspect else "the bucket's creation"
                     raise PlatformFailed(
-                        f"{path} cannot be carried out again ({what}: status {status}): remove it, "
-                        "or name another --state."
+                        f"{path} cannot be carried out again ({subject}: status {status}): remove "
+                        "it, or name another --state."
                     )
             backend = s3_backends[ACCOUNT][_PARTITION]
             for record, kept_bytes in self._shelf.restore(bucket):

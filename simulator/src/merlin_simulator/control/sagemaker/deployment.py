@@ -71,7 +71,7 @@ class Deployment:
         self,
         variants: Sequence[Mapping[str, Any]],
         models: Mapping[str, Mapping[str, Any]],
-        kept: Mapping[str, Mapping[str, Any]],
+        retained: Mapping[str, Mapping[str, Any]],
     ) -> None:
         """Bring these variants up, and let them take over.
 
@@ -84,8 +84,8 @@ class Deployment:
             for variant in variants:
                 name = variant["VariantName"]
                 coming[name] = await self._made(variant, models)
-                coming[name].weight = kept.get(name, {}).get("weight", coming[name].weight)
-            await _all(self._scaled(one, count_of(one.config, kept)) for one in coming.values())
+                coming[name].weight = retained.get(name, {}).get("weight", coming[name].weight)
+            await _all(self._scaled(one, count_of(one.config, retained)) for one in coming.values())
         except BaseException:
             await _uninterrupted(asyncio.gather(*(one.fleet.stop() for one in coming.values())))
             raise
@@ -144,9 +144,11 @@ class Deployment:
             raise DeploymentFailed(begin + str(error)[:room] + end) from error
 
 
-def count_of(variant: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> int:
+def count_of(variant: Mapping[str, Any], retained: Mapping[str, Mapping[str, Any]]) -> int:
     """How many instances a variant of a configuration comes up with, where some are kept."""
-    count: int = kept.get(variant["VariantName"], {}).get("count", variant["InitialInstanceCount"])
+    count: int = retained.get(variant["VariantName"], {}).get(
+        "count", variant["InitialInstanceCount"]
+    )
     return count
 
 

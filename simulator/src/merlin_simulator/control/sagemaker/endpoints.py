@@ -193,9 +193,9 @@ class Endpoints:
             )
         config = self._config(members["EndpointConfigName"], call.region)
         self._check_scaled(played, config)
-        models, kept = self._models_of(config, call.region), find_retained(played, members)
+        models, retained = self._models_of(config, call.region), find_retained(played, members)
         wanted = [
-            {**variant, "InitialInstanceCount": count_of(variant, kept)}
+            {**variant, "InitialInstanceCount": count_of(variant, retained)}
             for variant in config["ProductionVariants"]
         ]
         self._quotas.check(wanted, self._in_use())
@@ -203,7 +203,7 @@ class Endpoints:
             played.record.pop("LastDeploymentConfig", None)
             if "DeploymentConfig" in members:
                 played.record["LastDeploymentConfig"] = members["DeploymentConfig"]
-        self._begin(played, "Updating", self._updated(played, config, models, kept))
+        self._begin(played, "Updating", self._updated(played, config, models, retained))
         return {"EndpointArn": played.record["EndpointArn"]}
 
     async def update_weights_and_capacities(self, call: Call) -> Mapping[str, Any]:
@@ -234,10 +234,10 @@ class Endpoints:
 
     # -- what is done meanwhile
 
-    async def _created(self, played: Played, kept: Mapping[str, Mapping[str, Any]]) -> None:
+    async def _created(self, played: Played, retained: Mapping[str, Mapping[str, Any]]) -> None:
         try:
             record = played.record
-            await played.deployment.deploy(record["ProductionVariants"], record["Models"], kept)
+            await played.deployment.deploy(record["ProductionVariants"], record["Models"], retained)
         except DeploymentFailed as error:
             self._settle(played, "Failed", str(error))
         else:
@@ -248,7 +248,7 @@ class Endpoints:
         played: Played,
         config: Record,
         models: Mapping[str, Record],
-        kept: Mapping[str, Mapping[str, Any]],
+        retained: Mapping[str, Mapping[str, Any]],
     ) -> None:
         played.record["Pending"] = {
             "EndpointConfigName": config["EndpointConfigName"],
@@ -258,7 +258,7 @@ class Endpoints:
             ],
         }
         try:
-            await played.deployment.deploy(config["ProductionVariants"], models, kept)
+            await played.deployment.deploy(config["ProductionVariants"], models, retained)
         except DeploymentFailed as error:
             self._settle(played, "InService", str(error))
             return
@@ -338,8 +338,8 @@ class Endpoints:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("endpoint %s: a change failed", played.name, exc_info=error)
             status = "InService" if played.deployment.endpoint is not None else "Failed"
-            words = f"The simulator failed ({type(error).__name__}: {error}); its log says where."
-            self._settle(played, status, words)
+            message = f"The simulator failed ({type(error).__name__}: {error}); its log says where."
+            self._settle(played, status, message)
 
     def _forget(self, record: Record) -> None:
         with self._told(record["EndpointName"]):

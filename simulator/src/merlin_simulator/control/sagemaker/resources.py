@@ -143,9 +143,11 @@ class Models:
     async def create(self, call: Call) -> Mapping[str, Any]:
         """CreateModel."""
         members, name = call.members, call.members["ModelName"]
-        for member, words in _MODEL_NOT_PLAYED.items():
+        for member, sentence in _MODEL_NOT_PLAYED.items():
             if member in members:
-                raise ServiceError(f"{member} is given: {words} are not played by this simulator.")
+                raise ServiceError(
+                    f"{member} is given: {sentence} are not played by this simulator."
+                )
         if not members.get("ExecutionRoleArn"):
             raise ServiceError("ExecutionRoleArn is missing: name the role that SageMaker assumes.")
         container = _only_container(members)
@@ -154,8 +156,8 @@ class Models:
         if is_taken(name, self._records):
             raise ServiceError(already_there("model", name, call.region))
         arn = make_arn("model", name, call.region)
-        kept = {key: value for key, value in members.items() if key != "Tags"}
-        self._records.put(name, {**kept, "ModelArn": arn, "CreationTime": self._clock.now()})
+        own_members = {key: value for key, value in members.items() if key != "Tags"}
+        self._records.put(name, {**own_members, "ModelArn": arn, "CreationTime": self._clock.now()})
         self._tags.put(arn, members.get("Tags", ()))
         return {"ModelArn": arn}
 
@@ -167,8 +169,8 @@ class Models:
 
     async def list(self, call: Call) -> Mapping[str, Any]:
         """ListModels."""
-        found = filtered(self._records.values(), call.members, "ModelName", _MODEL_SORTS)
-        models, token = page(found, call.members.get("NextToken"), call.members.get("MaxResults"))
+        records = filtered(self._records.values(), call.members, "ModelName", _MODEL_SORTS)
+        models, token = page(records, call.members.get("NextToken"), call.members.get("MaxResults"))
         shown = [
             {key: model[key] for key in ("ModelName", "ModelArn", "CreationTime")}
             for model in models
@@ -252,12 +254,12 @@ class EndpointConfigs:
         if is_taken(name, self._records):
             raise ServiceError(already_there("endpoint-config", name, call.region))
         arn = make_arn("endpoint-config", name, call.region)
-        kept = {key: value for key, value in members.items() if key != "Tags"}
-        kept["ProductionVariants"] = [
+        own_members = {key: value for key, value in members.items() if key != "Tags"}
+        own_members["ProductionVariants"] = [
             {"InitialVariantWeight": 1.0, **variant} for variant in members["ProductionVariants"]
         ]
         self._records.put(
-            name, {**kept, "EndpointConfigArn": arn, "CreationTime": self._clock.now()}
+            name, {**own_members, "EndpointConfigArn": arn, "CreationTime": self._clock.now()}
         )
         self._tags.put(arn, members.get("Tags", ()))
         return {"EndpointConfigArn": arn}
@@ -268,8 +270,12 @@ class EndpointConfigs:
 
     async def list(self, call: Call) -> Mapping[str, Any]:
         """ListEndpointConfigs."""
-        found = filtered(self._records.values(), call.members, "EndpointConfigName", _CONFIG_SORTS)
-        configs, token = page(found, call.members.get("NextToken"), call.members.get("MaxResults"))
+        records = filtered(
+            self._records.values(), call.members, "EndpointConfigName", _CONFIG_SORTS
+        )
+        configs, token = page(
+            records, call.members.get("NextToken"), call.members.get("MaxResults")
+        )
         shown = [{key: config[key] for key in _LISTED} for config in configs]
         return {"EndpointConfigs": shown, **({"NextToken": token} if token else {})}
 
@@ -314,9 +320,9 @@ class EndpointConfigs:
 
 
 def _refuse(members: Mapping[str, Any], not_played: Mapping[str, str], of: str) -> None:
-    for member, words in not_played.items():
+    for member, sentence in not_played.items():
         if members.get(member):
-            raise ServiceError(f"{member}{of} is given: this simulator does not play {words}.")
+            raise ServiceError(f"{member}{of} is given: this simulator does not play {sentence}.")
 
 
 #: Of each type. Chosen: far more than one machine has, so that a slip of the pen does not end it.
