@@ -74,6 +74,11 @@ def widen(values: Any) -> Any:
     return values.astype(np.int64, copy=False) if values.dtype.kind in INTEGERS else values
 
 
+def widen_index(values: Any) -> Any:
+    """Numbers as an index of pandas holds them, which has no narrower types either."""
+    return values.astype(np.uint64) if values.dtype.kind == "u" else widen(values)
+
+
 def distinct(values: Any) -> Any:
     """Values as pandas tells them apart when it numbers them; other than texts come as they are.
 

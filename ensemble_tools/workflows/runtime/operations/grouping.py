@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..casting import Caster
-from ..columns import INTEGERS, Column, widen
+from ..columns import INTEGERS, Column, widen_index
 from ..grouping import aggregate, group_keys, group_rows, sort_rows
 from ..lookups import Lookup
 from .operation import Operation, Transform
@@ -55,7 +55,7 @@ class Group(Operation):
         order = sort_rows(sort_by, self.ascending) if sort_by else np.arange(columns[0].rows)
         groups = group_rows(keys, order)
         return [
-            *(Column(widen(group_keys(key, order, groups))) for key in keys),
+            *(Column(widen_index(group_keys(key, order, groups))) for key in keys),
             *(aggregate(name, values[number], groups) for number, name in self.aggregations),
         ]
 

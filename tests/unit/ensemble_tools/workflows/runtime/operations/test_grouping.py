@@ -28,3 +28,14 @@ def test_groups_in_an_order() -> None:
     assert keys.values.tolist() == [5, 7]
     assert rows_of(ages) == [[20.0], [30.0, 10.0]]
     assert (sums.values.dtype, sums.values.tolist()) == (np.float32, [20.0, 40.0])
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [("uint8", "uint64"), ("uint32", "uint64"), ("int8", "int64"), ("float32", "float64")],
+)
+def test_keys_have_the_types_of_an_index(given: str, made: str) -> None:
+    """pandas makes an index of them, which has no narrower types: a function behind sees that."""
+    operation = Group(1, 0, True, ((0, "count"),), (None, None), ("user", "age_count"))
+    keys, _ = done(operation, np.array([7, 5, 7], given), [1.0, 2.0, 3.0])
+    assert keys.values.dtype == made
