@@ -378,7 +378,7 @@ def find_restricting_flags(executable: Path) -> frozenset[str]:
 
 
 def _known(executable: Path, root: Path) -> frozenset[str]:
-    """What else this tritonserver knows, looked up as restricting_flags."""
+    """What else this tritonserver knows, looked up as in find_restricting_flags."""
     flags, library = [executable], _list_libraries(root)
     places = {CLIENT_SHM: flags, MAX_INPUT: flags, HISTOGRAMS: library}
     return frozenset(

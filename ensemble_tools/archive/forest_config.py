@@ -19,7 +19,7 @@ def describe_forest(
 ) -> tuple[pb.ModelConfig, Signature, str]:
     """What a config needs beside its tensors, its tensors, and what nothing tells, in words.
 
-    given: the config that there is. The words are empty where all is known.
+    message: the config that there is. The words are empty where all is known.
     """
     written = pb.ModelConfig() if message is not None else _write_parameters(forest)
     config = written if message is None else message

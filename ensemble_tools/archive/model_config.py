@@ -276,7 +276,7 @@ def name_backend(message: pb.ModelConfig) -> str:
 def derive_backend(message: pb.ModelConfig, files: Collection[str]) -> str:
     """The backend as Triton derives it: named, by the older word, or else by the model's file.
 
-    found: what lies in the version, a directory's name ending in `/`. Empty where nothing tells it.
+    files: what lies in the version, a directory's name ending in `/`. Empty where nothing tells it.
     """
     if (named := name_backend(message)) or message.platform:
         return named
@@ -387,7 +387,7 @@ def name_data_type(number: int) -> str:
 
 
 def number_data_type(name: str) -> int:
-    """The number of a data type that data_type_name named."""
+    """The number of a data type that name_data_type named."""
     known = name in pb.DataType.keys()  # noqa: SIM118 (protobuf's wrapper is no mapping)
     return int(pb.DataType.Value(name)) if known else int(name.removeprefix("data type "))
 

@@ -65,7 +65,7 @@ class ModelFile:
 def find_model_file(version: Path, entries: Collection[str]) -> ModelFile | None:
     """What in a version is the model: the file that has Triton's name, or the only likely one.
 
-    Raises as likely_files does.
+    Raises as find_likely_files does.
     """
     files = find_likely_files(version, entries)
     return files[0] if len(files) == 1 else None

@@ -16,7 +16,7 @@ _LIBRARY = 'LIBRARY = "nvtabular"\n'
 _WIDTH = 100
 #: Operators that need a library; the others need numpy alone, and are in one template.
 _OWN_TEMPLATES = {"search", "recommend", "lookup"}
-#: What warm_source's file calls the model's own.
+#: What render_warm's file calls the model's own.
 SERVED = "served_model.py"
 
 #: A conversion as the templates read it: kind, columns, reads, writes, dtype, shape, why.

@@ -24,7 +24,7 @@ def find_refusal(graph: ExecutorGraph, request: Frame, outputs: Iterable[OutputC
 
 
 def _refusal_of_nodes(graph: ExecutorGraph, columns: frozenset[str]) -> str:
-    """given: the names of the columns that the graph is run on."""
+    """columns: the names of those that the graph is run on."""
     for node in graph.nodes:
         names = frozenset((*node.inputs, *node.dependency_columns))
         reason = _refusal_of_node(node, names, columns)

@@ -54,8 +54,11 @@ def make_single_model_app(ping: PingRoute, metrics: MetricsPath | None = None) -
 
 
 async def _invoke(_: Request) -> Response:
-    """Only here so that other methods get their 405: the protocol answers POST before ASGI."""
-    raise NotImplementedError("an invocation came behind invoke_protocol")
+    """Only here so that other methods get their 405: the protocol answers POST before ASGI.
+
+    What comes here all the same has a line's end behind its path, which the router passes over.
+    """
+    raise StarletteHTTPException(404)
 
 
 def _make_app(ping: PingRoute, metrics: MetricsPath | None, calls: str) -> FastAPI:

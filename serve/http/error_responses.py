@@ -111,17 +111,11 @@ async def on_error(request: Request, error: Exception) -> Response:
     """For whatever a route raises. Starlette raises a bug again after the answer, which logs it."""
     status, headers, body = make_error_answer(error)
     if isinstance(error, ServeError):
-        model_name = getattr(request.state, WANTED, None)
-        name = request.path_params.get("model_name") or (
-            model_name.model_name if model_name else ""
-        )
-        facts = {
-            "status": status,
-            **_call(request),
-            **({"url": model_name.url} if model_name else {}),
-        }
+        load = getattr(request.state, WANTED, None)
+        name = request.path_params.get("model_name") or (load.model_name if load else "")
+        facts = {"status": status, **_call(request), **({"url": load.url} if load else {})}
         with bind(model_name=name, target_model=target_model(request.headers.raw)):
-            _log.log(_level(status, is_load=model_name is not None), _REFUSED, error, extra=facts)
+            _log.log(_level(status, is_load=load is not None), _REFUSED, error, extra=facts)
     return Response(body, status, {name.decode(): value.decode() for name, value in headers})
 
 

@@ -207,7 +207,6 @@ class _Protocol(BoundedProtocol):
 
     def _begin_exchange(self, model_name: str) -> None:
         parser, last = self.parser, self.cycle
-        self.check_announced(self.headers, self.crowd.limits.largest_body)
         exchange = _Exchange(model_name, self.headers)
         plain = (
             parser.should_keep_alive()
@@ -219,6 +218,7 @@ class _Protocol(BoundedProtocol):
             self._begin_special(exchange)
         self.cycle = exchange  # type: ignore[assignment]
         self.stage = Stage.BODY
+        self.check_announced(self.headers, self.crowd.limits.largest_body)
 
     def _begin_special(self, exchange: _Exchange) -> None:
         """One that ends its connection, expects a word, comes ahead of its turn, or is refused."""
@@ -410,6 +410,7 @@ class _Protocol(BoundedProtocol):
         except asyncio.TimeoutError:
             why = "its caller reads no further"
         except Exception as error:
+            self.telemetry.invoked(record, find_status(error), error)
             why = f"internal error ({type(error).__name__})"
             _log.error(_UNFORESEEN, exc_info=error)
         except asyncio.CancelledError as gone:

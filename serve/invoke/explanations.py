@@ -38,7 +38,7 @@ def explain_refusal(
 ) -> Explanation:
     """The sentence for a caller; the message itself where it is clear, or not known here.
 
-    said: the request, in pieces. find_inputs: the names of the model's and whether a request
+    body: the request's, in pieces. find_inputs: the names of the model's and whether a request
     must have them; none where they are not known. streaming: what makes an endpoint answer in
     streams, in words. find_outputs: the names of its outputs, likewise.
     """

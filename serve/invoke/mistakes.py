@@ -48,7 +48,7 @@ def refused_by_step(cause: str) -> str | None:
 def find_mistake(body: Sequence[bytes], json_size: int | None = None) -> str | None:
     """The first one, in the words of compiled workflows; None where there is none to be found.
 
-    said: the request in pieces. json_size: of the JSON in the first one, before binary tensors;
+    body: the request's, in pieces. json_size: of the JSON in the first one, before binary tensors;
     None where all of it is JSON.
     """
     if not body:

@@ -54,8 +54,8 @@ class Passage:
     """A request on its way to a model and back: its place in tritonserver, and what it holds.
 
     A context, within which the invocation counts as in flight: the model's unload waits for it.
-    limit_s: of the invocation. deadline: its end, of time.monotonic(). asked: what tritonserver is
-    asked.
+    limit_s: of the invocation. deadline: its end, of time.monotonic(). triton_request: what
+    tritonserver is asked.
     """
 
     triton_request: TritonRequest

@@ -153,9 +153,9 @@ class Translation:
     ) -> TritonRequest:
         """The same request with binary tensors, or as it came if that is not certainly the same.
 
-        asked: headers as tritonserver is to get them. deadline: of time.monotonic(). is_wanted:
-        asked when the turn comes. held: is to be closed when tritonserver has answered. Raises
-        TurnLate, and CallerError where nobody waits any more.
+        deadline: of time.monotonic(). is_wanted: asked when the turn comes. held: is to be closed
+        when tritonserver has answered. Raises TurnLate, and CallerError where nobody waits any
+        more.
         """
         if not self.is_worth_it(model, triton_request):
             return triton_request

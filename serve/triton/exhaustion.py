@@ -75,7 +75,7 @@ def means_exhaustion(message: str, body: Sequence[bytes] = (), memory: float = m
     memory: bytes that the machine has. Who asks for more at once would not get them of an empty
     machine: to unload other tenants' models for that would help nobody.
 
-    said: what the caller wrote, in pieces, or the names of what was loaded. A phrase that stands
+    body: what the caller wrote, in pieces, or the names of what was loaded. A phrase that stands
     there as well counts for nothing: messages quote both, and nobody may have other tenants' models
     unloaded by his words.
     """

@@ -96,7 +96,7 @@ def judge(
 ) -> Verdict:
     """Whose fault it is that an inference was answered with this status and message.
 
-    said: what the caller wrote, in pieces. A message may repeat it, and a model, too: what stands
+    body: what the caller wrote, in pieces. A message may repeat it, and a model, too: what stands
     there is no word of tritonserver's. memory: bytes that the machine has.
 
     triton_names: the models that the inference goes through. A model that calls others may pass on

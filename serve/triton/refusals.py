@@ -37,7 +37,7 @@ def read_refusal(
 ) -> Refusal:
     """What an answer of the plan's entry model that is no 200 means.
 
-    said: what the caller wrote, in pieces; words of his prove no lack of memory. memory: bytes that
+    body: what the caller wrote, in pieces; words of his prove no lack of memory. memory: bytes that
     the machine has.
     """
     message = read_message(answer)
@@ -64,7 +64,7 @@ def read_error_message(body: bytes) -> str:
 
 
 def _read_cut_message(body: bytes) -> str:
-    """As error_message, for the beginning of a body, which may end inside an escape."""
+    """As read_error_message, for the beginning of a body, which may end inside an escape."""
     text = body.removeprefix(_EVENT).decode(errors="replace")
     for dropped in range(_LONGEST_ESCAPE):
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):

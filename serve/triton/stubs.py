@@ -289,7 +289,10 @@ def _read_status(process: Path) -> _Status | None:
 
 
 def _read_command(process: Path) -> str:
-    """Its words, each with a null after it; empty when it ends or has ended. Raises as _status."""
+    """Its words, each with a null after it; empty when it ends or has ended.
+
+    Raises as _read_status.
+    """
     try:
         return (process / "cmdline").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -289,13 +289,14 @@ ANNOUNCED = b"host: x\r\ncontent-length: 1000000000\r\n"
     ],
 )
 async def test_an_announced_body(served: Served, head: bytes, most: int) -> None:
-    """What says that it is too large is refused before any of it has come."""
+    """What says that it is too large is refused before any of it has come; an invocation counts."""
     wire = await served.connect()
     await wire.send(head + b"\r\n")
     named = b" (SERVE_THE_LARGEST)" if most == LIMITS.largest_body else b""
     expected = b'expected at most %d bytes%s"' % (most, named)
     await refused(wire, 413, b"found 1000000000 bytes, " + expected)
     assert not served.forwarding.asked
+    assert served.metrics.meters.unknown.codes == ({413: 1} if named else {})
 
 
 @pytest.mark.parametrize(
@@ -442,6 +443,18 @@ async def test_a_stream_that_breaks_off(served: Served, caplog: pytest.LogCaptur
     assert record.getMessage().startswith("an answer was broken off: tritonserver")
     assert record.exc_info is None
     assert served.refused("tritonserver") == 1
+
+
+async def test_a_bug_inside_a_stream(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """Its answer breaks off, and counts as failed, whatever its head said."""
+    served.forwarding.streams = True
+    served.forwarding.pieces, served.forwarding.failure = [b"one"], LookupError("a bug")
+    wire = await served.connect()
+    await wire.send(post("m"))
+    broken = await asyncio.wait_for(wire.reader.read(-1), WAIT_S)
+    assert broken.endswith(b"\r\n\r\n3\r\none\r\n")
+    assert served.metrics.meters.unknown.codes == {500: 1}
+    assert any(record.exc_info for record in caplog.records)
 
 
 async def test_a_stream_whose_caller_reads_no_further(

@@ -60,6 +60,7 @@ async def test_without_traces_a_callers_trace_passes(served: Served, name: str) 
         b"/models//invoke",
         b"/models/invoke",
         b"/models/m/invoke/",
+        b"/models/m/invoke%0A",
         b"/other/m/invoke",
     ],
 )

@@ -75,7 +75,7 @@ class Deployment:
     ) -> None:
         """Bring these variants up, and let them take over.
 
-        models: as they were created, by name. kept: count and weight by variant.
+        models: as they were created, by name. retained: count and weight by variant.
 
         Raises DeploymentFailed, or asyncio.CancelledError; what came is gone then.
         """
