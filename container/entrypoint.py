@@ -39,7 +39,7 @@ from container.machine.allocator import keep_freed_memory
 from container.machine.cuda_libraries import arrange_cuda_compat
 from container.machine.descriptors import raise_limit
 from container.machine.hardware import Hardware, look_at_hardware
-from container.model_environment import show_to_models, shut_ourselves
+from container.model_environment import hide_from_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_alone, read_settings
 from container.start_line import describe_open_apis, describe_start
@@ -159,7 +159,7 @@ class _Run:
             work_dir = ending.enter_context(
                 make_work_dir(_choose_temporary(self._environment), self._shm_prefix)
             )
-            _make_serving_repository(work_dir).mkdir()
+            _name_serving_repository(work_dir).mkdir()
             ports = choose_ports(settings)
             listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
             ending.callback(self._end_interpreters)  # when no tritonserver is left
@@ -169,16 +169,16 @@ class _Run:
             traces = self._tell_of_traces()
             make = await run_in_daemon_thread(_import_assembly, "imports")
             gc.freeze()  # what was imported stays: no collection need look through it
-            self._name_models_in_log(_make_serving_repository(work_dir))
+            self._name_models_in_log(_name_serving_repository(work_dir))
             container = self._container = make(
                 settings,
                 self._hardware.gpus,
                 ports,
-                _make_serving_repository(work_dir),
+                _name_serving_repository(work_dir),
                 lambda: self._models,
                 self._warm,
                 self._access,
-                show_to_models(self._environment, settings.model_environment),
+                hide_from_models(self._environment, settings.model_environment),
                 self._replace,
                 OutsideCounts(lambda: self._sink.dropped, self._count_interpreters),
                 self._output.take_unread,
@@ -253,7 +253,7 @@ class _Run:
             self._settings,
             runtime,
             ports,
-            _make_serving_repository(work_dir),
+            _name_serving_repository(work_dir),
             self._environment,
             gpu_count=self._hardware.gpus,
             shm_prefix=self._shm_prefix,
@@ -368,7 +368,7 @@ def _choose_temporary(environment: Mapping[str, str]) -> Path | None:
     return Path(configured).absolute() if configured else None
 
 
-def _make_serving_repository(work_dir: Path) -> Path:
+def _name_serving_repository(work_dir: Path) -> Path:
     return work_dir / "serving"
 
 

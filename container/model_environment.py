@@ -23,7 +23,7 @@ HIDDEN = ("AWS_", "OTEL_", "SERVE_", "SAGEMAKER_TRITON_")
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
-def show_to_models(environment: Mapping[str, str], choice: ModelEnvironment) -> dict[str, str]:
+def hide_from_models(environment: Mapping[str, str], choice: ModelEnvironment) -> dict[str, str]:
     """The container's environment without what models are not to see."""
     hidden = HIDDEN if choice == "clean" else ()
     return {name: value for name, value in environment.items() if not name.startswith(hidden)}

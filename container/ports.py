@@ -72,7 +72,7 @@ def is_bindable(port: int) -> bool:
 
 def _find(safe: PortRange | None, taken: set[int], count: int) -> list[int]:
     searched = safe or _free_range()
-    candidates: Iterable[int] = searched if safe else _shuffle_start(searched)
+    candidates: Iterable[int] = searched if safe else _start_anywhere(searched)
     ports = list(_take_first(count, (p for p in candidates if p not in taken and is_bindable(p))))
     if len(ports) < count:
         raise PortsExhausted(searched.low, searched.high, count, len(ports))
@@ -96,7 +96,7 @@ def _free_range() -> PortRange:
     return PortRange(LOWEST_FREE_PORT, max(low - 1, LOWEST_FREE_PORT + 1000))
 
 
-def _shuffle_start(ports: PortRange) -> Iterator[int]:
+def _start_anywhere(ports: PortRange) -> Iterator[int]:
     """All, from a random one on, so that containers that start together on one machine do not meet.
 
     To shuffle them would take a hundred times as long as to find three.

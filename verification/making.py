@@ -197,7 +197,7 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rows",
-        type=_make_rows,
+        type=_parse_rows,
         metavar="N",
         help="rows of the request, fewer where the model's max_batch_size is below that "
         f"(default: {_USUAL_ROWS}; 1 where candidates are unrolled beside one user)",
@@ -226,7 +226,7 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _make_rows(text: str) -> int:
+def _parse_rows(text: str) -> int:
     if text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= MOST_ROWS:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MOST_ROWS}")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 
-from container.model_environment import show_to_models
+from container.model_environment import hide_from_models
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
 from container.traces_endpoint import find_traces_endpoint
@@ -123,7 +123,7 @@ def build_command(
         *_make_trace_options(settings, runtime, find_traces_endpoint(environment)),
         *settings.additional_args,
     )
-    seen = show_to_models(environment, settings.model_environment)
+    seen = hide_from_models(environment, settings.model_environment)
     hidden = (access.control, access.inference) if access else ()
     child = _make_environment(runtime, seen)
     _lead(child, "LD_LIBRARY_PATH", cuda_compat)

@@ -199,7 +199,7 @@ def _guess(file: ModelFile, path: Path) -> _Described:
     if file.backend == "pytorch":
         return _guess_torch(file, path)
     unknown = _UNKNOWN_TENSORS.replace("own", "own names,")
-    return _Described(pb.ModelConfig(), _find_unknown_tensors(("INPUT",), ("OUTPUT",)), unknown)
+    return _Described(pb.ModelConfig(), _make_unknown_tensors(("INPUT",), ("OUTPUT",)), unknown)
 
 
 def _guess_torch(file: ModelFile, path: Path) -> _Described:
@@ -209,10 +209,10 @@ def _guess_torch(file: ModelFile, path: Path) -> _Described:
     known = read_arguments(path) if is_script else None
     inputs = known.inputs[:_MOST] if known else ("INPUT__0",)
     outputs = tuple(f"OUTPUT__{it}" for it in range(min(known.outputs, _MOST) if known else 1))
-    return _Described(pb.ModelConfig(), _find_unknown_tensors(inputs, outputs), _UNKNOWN_TENSORS)
+    return _Described(pb.ModelConfig(), _make_unknown_tensors(inputs, outputs), _UNKNOWN_TENSORS)
 
 
-def _find_unknown_tensors(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Signature:
+def _make_unknown_tensors(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Signature:
     some = (
         tuple(Tensor(name, "TYPE_FP32", (-1,)) for name in names) for names in (inputs, outputs)
     )

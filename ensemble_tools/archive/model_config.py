@@ -307,7 +307,7 @@ def describe_backend(message: pb.ModelConfig) -> str:
     return f"backend {quoted(name)}{meant} is none of Triton's: the image must have it"
 
 
-def find_served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
+def count_served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
     """How many of the versions that are there tritonserver serves, by the config's policy."""
     policy = message.version_policy
     if policy.HasField("specific"):

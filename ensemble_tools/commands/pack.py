@@ -63,7 +63,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--copies",
-        type=_find_copies,
+        type=_parse_copies,
         metavar="N",
         help="write N archives, FILE-000.tar.gz and so on, equal but for their names: for load "
         "tests with many models. They are real files, and compressed once",
@@ -79,7 +79,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run, run_several=run_several, misuse=parser.error)
 
 
-def _find_copies(raw: str) -> int:
+def _parse_copies(raw: str) -> int:
     """How many; raises ArgumentTypeError, which argparse prints behind the option's name."""
     if raw.isascii() and raw.isdecimal() and len(raw) < 10 and 1 <= int(raw) <= MAX_COPIES:
         return int(raw)

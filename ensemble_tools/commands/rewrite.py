@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from google.protobuf import text_format
-from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.model_config import parse_leniently
 from ensemble_tools.archive.repository import PACKED, read_repository
@@ -152,13 +151,9 @@ def findable(text: str, path: Path, *, entry: bool) -> str:
 
 def _mean_the_same(changed: str, text: str) -> bool:
     try:
-        return bool(_describe_meaning(changed) == _describe_meaning(text))
+        return bool(parse_leniently(changed) == parse_leniently(text))
     except text_format.ParseError:  # a quote was inside a value
         return False
-
-
-def _describe_meaning(text: str) -> pb.ModelConfig:
-    return parse_leniently(text)
 
 
 def _read(source: Path, name: str, workflows: Compile) -> tuple[Archive, ConfigIncomplete | None]:
@@ -235,8 +230,8 @@ def _wants_mark(model: PublishedModel, entry: str) -> bool:
     """A single model needs no mark and bears none: the frontend takes the only directory."""
     text = model.config_text or ""
     return model.triton_name == entry and (
-        _describe_meaning(text).platform == "ensemble"
-        or _describe_meaning(text).HasField("ensemble_scheduling")
+        parse_leniently(text).platform == "ensemble"
+        or parse_leniently(text).HasField("ensemble_scheduling")
     )
 
 

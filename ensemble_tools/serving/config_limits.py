@@ -26,7 +26,7 @@ from ensemble_tools.archive.model_config import (
     MODEL_DIRECTORY,
     ModelConfig,
     TensorSpec,
-    find_served_versions,
+    count_served_versions,
     name_data_type,
 )
 from ensemble_tools.archive.repository import ModelRepository
@@ -238,7 +238,7 @@ class _Demands:
         return each * max(1, self._count_served_versions())
 
     def _count_served_versions(self) -> int:
-        return find_served_versions(self._message, self._model.versions)
+        return count_served_versions(self._message, self._model.versions)
 
     def _check_instances(self) -> None:
         if self.instances > self._limits.instances:

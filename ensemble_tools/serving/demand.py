@@ -23,7 +23,7 @@ from ensemble_tools.archive.files import SHORTAGES, is_directory, names_in, size
 from ensemble_tools.archive.instance_groups import find_instances
 from ensemble_tools.archive.model_config import (
     EXECUTOR_PLATFORM,
-    find_served_versions,
+    count_served_versions,
     name_backend,
     parse_leniently,
 )
@@ -105,7 +105,7 @@ def measure_demand(plan: ServingPlan, gpus: int = 0) -> Demand:
         for step in model.steps:
             digest.update(f"\n{step.source_name}".encode(errors="replace"))
         versions = _sum_versions(model, budget, digest)
-        served = max(1, find_served_versions(config, versions))
+        served = max(1, count_served_versions(config, versions))
         largest = max(versions.values(), default=0) + sum(
             max(_sum_versions(step, budget, digest).values(), default=0) for step in model.steps
         )

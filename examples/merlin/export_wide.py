@@ -5,7 +5,7 @@ Run it from the checkout, with the models' environment:
 
 It is what recommenders look like in production, and too large to be committed: 40 MB, made in
 half a minute. DEST/ is laid out as export.py's DEST/<name>: repository/, request.json,
-expected.json. The bench makes it when it is asked for (bench/wide.py).
+expected.json. The bench makes it when it is asked for (bench/models.py).
 
 Fit on few events, since what serving costs depends on the columns and on the vocabularies alone;
 that of item_id is given to Categorify as it is.

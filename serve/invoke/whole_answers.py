@@ -40,7 +40,7 @@ def ask_for_all(text: bytes, outputs: Sequence[str]) -> tuple[bytes, list[Output
     if not names or not names < {*outputs}:
         return None
     everything: list[dict[str, Any]] = [
-        *({"name": output.name, "parameters": _split_binary(output)} for output in outputs_asked),
+        *({"name": output.name, "parameters": _ask_for_binary(output)} for output in outputs_asked),
         *({"name": name, "parameters": {_BINARY: True}} for name in outputs if name not in names),
     ]
     start = len(text) - len(plain) + address(envelope.outputs) - address(plain)
@@ -53,5 +53,5 @@ def is_json(output: Output) -> bool:
     return output.parameters is UNSET or output.parameters.get(_BINARY) is not True
 
 
-def _split_binary(output: Output) -> dict[str, Any]:
+def _ask_for_binary(output: Output) -> dict[str, Any]:
     return {**({} if output.parameters is UNSET else output.parameters), _BINARY: True}

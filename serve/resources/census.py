@@ -106,7 +106,7 @@ def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = N
             models[name] = models.get(name, Held()) + _sum_forked(proc, family, inherited)
             pids[name] = (*pids.get(name, ()), *(member.pid for member in family))
     abandoned = sum(
-        _measure_region(kernel, name) for name in _measure_regions(proc, server, kernel) - used
+        _measure_region(kernel, name) for name in _list_regions(proc, server, kernel) - used
     )
     return Census(models, _own(proc, server), server.pid, abandoned, pids)
 
@@ -190,7 +190,7 @@ def _read_region_name(arguments: tuple[str, ...]) -> str:
     return "" if "/" in name or name.startswith(".") else name
 
 
-def _measure_regions(proc: str, server: _Process, kernel: Kernel) -> set[str]:
+def _list_regions(proc: str, server: _Process, kernel: Kernel) -> set[str]:
     """Names of all that tritonserver has made for stubs; its command says how they begin."""
     arguments = _read_arguments(proc, server.pid)
     prefix = next((word.partition(_PREFIX)[2] for word in arguments if _PREFIX in word), "")

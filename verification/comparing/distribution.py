@@ -71,7 +71,7 @@ def _find_fault(
     name: str, executor: Sequence[Answer], served: Sequence[Answer], spoken: Names
 ) -> str | None:
     """How the numbers differ; None where they do not."""
-    if _find_constant(name, executor) and _to_exact(name, executor) != _to_exact(name, served):
+    if _is_constant(name, executor) and _to_exact(name, executor) != _to_exact(name, served):
         return (
             f"not random: each answer of {spoken.right} is the same, and {spoken.form} "
             "answers another"
@@ -103,7 +103,7 @@ def _to_exact(name: str, answers: Sequence[Answer]) -> set[bytes]:
     return {repr(answer.tensors[name].array.tolist()).encode() for answer in answers}
 
 
-def _find_constant(name: str, answers: Sequence[Answer]) -> bool:
+def _is_constant(name: str, answers: Sequence[Answer]) -> bool:
     return len(_to_exact(name, answers)) == 1
 
 

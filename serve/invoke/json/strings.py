@@ -34,7 +34,7 @@ def read_plain(chunk: bytes) -> tuple[bytes, int] | None:
         return None
     starts: _Array = quotes[0::2] + 1
     ends: _Array = quotes[1::2]
-    if not _split_strings(text, starts, ends) or not _is_utf8(chunk):
+    if not _are_separated(text, starts, ends) or not _is_utf8(chunk):
         return None
     lengths = ends - starts
     if len(text) > _LONG * len(lengths):
@@ -95,7 +95,7 @@ def _put_lengths(strings: list[bytes]) -> Iterator[bytes]:
         yield string
 
 
-def _split_strings(text: _Array, starts: _Array, ends: _Array) -> bool:
+def _are_separated(text: _Array, starts: _Array, ends: _Array) -> bool:
     """Whether between all strings there is a comma, and the same space or none behind it."""
     commas: _Array = ends[:-1] + 1
     gaps = starts[1:] - 1 - commas

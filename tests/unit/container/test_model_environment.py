@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from container.model_environment import show_to_models
+from container.model_environment import hide_from_models
 
 ENVIRONMENT = {
     "PATH": "/bin",
@@ -24,7 +24,7 @@ ENVIRONMENT = {
 
 def test_clean() -> None:
     """Neither credentials nor where they are to be had, nor this container's settings."""
-    seen = show_to_models(ENVIRONMENT, "clean")
+    seen = hide_from_models(ENVIRONMENT, "clean")
     assert list(seen) == [
         "PATH",
         "LD_LIBRARY_PATH",
@@ -36,7 +36,7 @@ def test_clean() -> None:
 
 def test_all() -> None:
     """Everything, as a copy."""
-    seen = show_to_models(ENVIRONMENT, "all")
+    seen = hide_from_models(ENVIRONMENT, "all")
     assert seen == ENVIRONMENT
     assert seen is not ENVIRONMENT
 

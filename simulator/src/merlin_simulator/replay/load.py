@@ -93,7 +93,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Look:
-    """The endpoint's state (simulator/watch/view.py as JSON); seconds since the traffic began."""
+    """The endpoint's state (watch/state.py as JSON); seconds since the traffic began."""
 
     at: float
     state: Mapping[str, Any]
