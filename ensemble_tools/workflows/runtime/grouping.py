@@ -107,7 +107,11 @@ def _last(column: Column, groups: Groups) -> Column:
 
 
 def _widened(column: Column) -> Column:
-    return Column(widen(column.values), None, column.missing)
+    """Of texts that are all missing pandas makes floats, unless each of them is None."""
+    missing = column.missing
+    if missing is not None and missing.all() and (column.values != b"None").any():
+        return Column(np.full(column.rows, np.nan))
+    return Column(widen(column.values), None, missing)
 
 
 def _count(column: Column, groups: Groups) -> Column:

@@ -81,10 +81,10 @@ class OutputColumn(Record):
     def write(self, column: Column) -> dict[str, Any]:
         """The tensors of the answer; raises RequestError."""
         values = column.values
-        if values.dtype.kind == "S":
-            values = values.astype(object)
-        elif self.dtype:
+        if self.dtype:
             values = values.astype(self.dtype, copy=False)
+        else:  # texts; where all are missing they may be floats
+            values = values.astype("S", copy=False).astype(object)
         if column.offsets is None:
             return {self.name: values}
         if self.ragged:

@@ -9,6 +9,7 @@ import pytest
 
 from ensemble_tools.workflows.runtime.columns import Column, RequestError
 from ensemble_tools.workflows.runtime.grouping import aggregate, group_keys, group_rows, sort_rows
+from ensemble_tools.workflows.runtime.tensors import OutputColumn
 
 NAN = float("nan")
 
@@ -165,6 +166,18 @@ def test_missing_texts(name: str, values: list[Any], missing: list[bool] | None)
     column = aggregate(name, CITIES, groups_of([1, 1, 2, 2]))
     assert column.values.tolist() == values
     assert (None if column.missing is None else column.missing.tolist()) == missing
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"), [(["nan", "nan"], "f"), (["None", "nan"], "f"), (["None", "None"], "S")]
+)
+def test_texts_of_which_all_first_are_missing(texts: list[str], kind: str) -> None:
+    """pandas takes them for floats, whose hash is another one, unless each is None."""
+    cities = Column(np.array([*texts, "a"], "S"), None, np.array([True, True, False]))
+    column = aggregate("first", cities, groups_of([1, 2, 2]))
+    assert column.values.dtype.kind == kind
+    (written,) = OutputColumn("city", ("city",), 0, False, "", ()).write(column).values()
+    assert written.tolist() == [b"None" if kind == "S" else b"nan"] * 2
 
 
 def test_rows_with_a_missing_text_as_key_are_left_out() -> None:
