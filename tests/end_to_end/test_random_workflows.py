@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.workflows.compare import EQUAL, LEFT_WHOLE, REFUSALS, difference_of
+from tests.workflows.compare import BOTH_REFUSE, EQUAL, LEFT_WHOLE, REFUSALS, difference_of
 from tests.workflows.compiled import OPERATORS
 from tests.workflows.exchange import VARIANTS
 from tests.workflows.run import MODELS_PYTHON, ROOT, Result, again, results
@@ -140,16 +140,19 @@ def test_functions_in_the_middle(tmp_path: Path) -> None:
     assert len(kept) >= count / 6
 
 
-def test_lists_that_are_changed_for_others_in_a_subgraph(tmp_path: Path) -> None:
-    """Its frame is made once for all of its operators: one sees what another one has changed."""
+def test_lists_that_are_changed_for_others(tmp_path: Path) -> None:
+    """A Subgraph's frame is made once for all of its operators: one sees what another one has
+    changed. In tables later requests see it, too, also after a function that has failed."""
     program = ["-m", "tests.workflows.changed_lists", str(tmp_path)]
     subprocess.run([MODELS_PYTHON, *program], check=True, cwd=ROOT, capture_output=True)
     made = again([*tmp_path.iterdir()])
     assert not [f"{one.directory}: {line}" for one in made for line in one.bad]
-    assert len(made) == 3
+    assert len(made) == 8
     for one in made:
         assert not one.compared
-        assert all(outcome.startswith(LEFT_WHOLE) for outcome in one.requests)
+        whole = {outcome for outcome in one.requests if outcome.startswith(LEFT_WHOLE)}
+        assert whole
+        assert {*one.requests} - whole <= {BOTH_REFUSE}
 
 
 def test_answers_are_nvtabulars(cases: list[Result]) -> None:

@@ -66,13 +66,14 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
     Raises OperatorFailed where its own code does, LeftToNVTabular where it is not as foreseen.
     """
     columns_given = _given(node, columns)
-    watched = _WatchedLists(node, columns_given)
+    watched = _WatchedLists(node, columns, columns_given)
     frame = pd.DataFrame(columns_given)
     rows = len(frame)
     with ERRORS:
         try:
             answer = transform(frame)
         except Exception as error:
+            watched.check()
             raise OperatorFailed(node.operator, node.applied_to, error) from error
     watched.check()
     _check_answer(node, answer, rows)
@@ -91,7 +92,7 @@ def run_function(
         name: pd.Series(column, name=name, copy=True)
         for name, column in _given(node, columns).items()
     }
-    watched = _WatchedLists(node, given)
+    watched = _WatchedLists(node, columns, given)
     rows = len(given[node.inputs[0]])
     made: dict[str, Any] = {}
     with ERRORS:
@@ -101,6 +102,7 @@ def run_function(
             are_plain = all(_has_rows(column, rows) for column in made.values())
             frame = made if are_plain else pd.DataFrame(made)
         except Exception as error:
+            watched.check()
             at_work = node.inputs[len(made) : len(made) + 1] or node.inputs
             raise OperatorFailed(node.operator, at_work, error, function) from error
     watched.check()
@@ -184,38 +186,59 @@ def _objects(rows: list[Any]) -> Any:
 class _WatchedLists:
     """Lists of a frame that may not be changed: in NVTabular's, others read the same ones.
 
-    They are the request's, a table's, or those of a Subgraph's frame. They are looked for in what
-    the frame is made of, which is not copied with it.
+    They are the request's, a table's, those of a Subgraph's frame, or, among any objects that
+    several operators read, those that a function has not made but closed over. They are looked for
+    in what the frame is made of, which is not copied with it.
     """
 
-    def __init__(self, node: KeptNode, given: dict[str, Any]) -> None:
-        self._arrays: list[tuple[Any, Any]] = []
+    def __init__(self, node: KeptNode, columns: Iterable[Any], given: dict[str, Any]) -> None:
+        self._arrays: list[tuple[str, Any, Any]] = []
         self._lists: list[tuple[str, list[Any], list[Any]]] = []
-        for column, shared_by in zip(given.values(), node.shared_by, strict=True):
+        #: Copies, and what they are copies of.
+        self._copies: list[tuple[Any, Any]] = []
+        for before, column, others_read, shared_by in zip(
+            columns, given.values(), node.others_read, node.shared_by, strict=True
+        ):
             if column.dtype != object:
                 continue
             values = column.values if isinstance(column, pd.Series) else column
-            self._arrays += [(row, row.copy()) for row in values if isinstance(row, np.ndarray)]
             if shared_by:
                 _check_watched(values)
+            if others_read:
+                self._copies += zip(values, before.values, strict=True)
+                shared_by = REQUESTS
+            arrays = (row for row in values if isinstance(row, np.ndarray))
+            self._arrays += [(shared_by, row, row.copy()) for row in arrays]
+            if shared_by:
                 lists = (row for row in values if isinstance(row, list))
                 self._lists += [(shared_by, row, list(row)) for row in lists]
 
     def check(self) -> None:
+        """Raises LeftToNVTabular where one is changed."""
         changed = {
             shared_by
             for shared_by, row, items in self._lists
             if len(row) != len(items) or any(map(operator.is_not, row, items))
         }
-        if REQUESTS in changed:
-            raise TableChanged("an operator changed a table, which later requests read")
+        changed |= {  # of texts their addresses
+            shared_by
+            for shared_by, now, before in self._arrays
+            if now.tobytes() != before.tobytes()
+        }
+        if REQUESTS in changed or not all(_is_equal(*pair) for pair in self._copies):
+            raise TableChanged("an operator changed objects that later requests may read, in place")
         if changed:
             raise LeftToNVTabular("an operator changed lists in place, which others read")
-        for now, before in self._arrays:
-            if now.tobytes() != before.tobytes():  # of texts their addresses
-                raise LeftToNVTabular(
-                    "an operator changed the request, which others read, in place"
-                )
+
+
+def _is_equal(copied: Any, before: Any) -> bool:
+    """Whether a copy is unchanged, as far as can be told; arrays are compared by themselves."""
+    if copied is before or isinstance(copied, np.ndarray):
+        return True
+    try:
+        return bool(copied == before)
+    except Exception:
+        return False
 
 
 def _check_watched(values: Any) -> None:
