@@ -227,7 +227,7 @@ class _Protocol(BoundedProtocol):
             self.refuse(self.crowd.too_many())
         exchange.chunked = self.parser.get_http_version() == _CHUNKED_VERSION
         exchange.keep_alive = exchange.chunked and self.parser.should_keep_alive()
-        exchange.expects = self.expect_100_continue
+        exchange.expects = exchange.chunked and self.expect_100_continue
         if self.cycle is None or self.cycle.response_complete:
             self._give_turn(exchange)
         else:

@@ -144,7 +144,7 @@ def are_unique(tensors: Sequence[Named]) -> bool:
 
 
 def check_names(kind: str, tensors: Sequence[Named]) -> None:
-    """Raise BadRequest for two of one name; what: `inputs` or `outputs`."""
+    """Raise BadRequest for two of one name; kind: `inputs` or `outputs`."""
     if not are_unique(tensors):
         twice = shortened(find_twice(tensor.name for tensor in tensors))
         raise BadRequest(f"the {kind}", f"{twice} twice", "each name once")

@@ -82,6 +82,15 @@ async def test_expect(served: Served) -> None:
     assert (await wire.answer())[2] == b"m:abc"
 
 
+async def test_expect_in_http_1_0(served: Served) -> None:
+    """It is passed over: HTTP/1.0 knows no interim answers (RFC 9110 10.1.1)."""
+    wire = await served.connect()
+    whole = post("m", b"abc", version="1.0", headers="Expect: 100-continue\r\n")
+    await wire.send(whole[:-3], b"abc")
+    status, _, body = await wire.answer()
+    assert (status, body) == (200, b"m:abc")
+
+
 async def test_in_pieces_and_again(served: Served) -> None:
     """A request byte by byte, one in chunks, and others on the same connection, /ping too."""
     wire = await served.connect()
