@@ -28,7 +28,13 @@ def main(
     constants: Constants | None = None,
 ) -> int:
     """Run the program; its exit code. constants: None for the container's own."""
-    options = _make_parser(program).parse_args(arguments)
+    parser = _make_parser(program)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(
+            f"unrecognized arguments: {' '.join(unknown)}; settings come from environment "
+            f"variables, which `{program} settings` lists"
+        )
     if options.command == "settings":
         print(f"{UNITS}\n\n{format_settings_table()}")
         return 0

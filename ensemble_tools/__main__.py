@@ -26,6 +26,7 @@ if __name__ == "__main__":
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from ensemble_tools.commands import explain, pack, request, rewrite, verify
 from ensemble_tools.commands.exit_codes import (
@@ -77,6 +78,17 @@ def _run(options: argparse.Namespace) -> int:
         return int(options.run(options))
 
 
+class _CommandParser(argparse.ArgumentParser):
+    """Of one command: an option that it does not have is told beside those that it has."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """The options, and nothing that is none of them."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
+
+
 def _make_parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
@@ -85,7 +97,10 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
         "verify: its pickles are read as data.",
         epilog=EPILOG,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    kind: type[argparse.ArgumentParser] = _CommandParser
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="command", parser_class=kind
+    )
     for command in COMMANDS:
         command.add_parser(commands)
     return parser

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _DESCRIPTION = """From an export to an autoscaled endpoint of SageMaker. Every command can be called
 again: it finishes what was cut off. With AWS_ENDPOINT_URL set to `python -m simulator serve` all of
@@ -24,7 +25,17 @@ _HOURS, _MOST_HOURS = 24.0, 1e6
 #: Between two looks of `status --watch`, in seconds: CloudWatch has something new each minute.
 WATCH_S = 10.0
 POLICIES = ("trust", "role", "deploy", "tenant")
-Parser = argparse.ArgumentParser
+
+
+class Parser(argparse.ArgumentParser):
+    """Of one command: an option that it does not have is told beside those that it has."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """The options, and nothing that is none of them."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,11 @@ def read_command(program: str) -> Callable[[], int]:
     """
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
     parsers = parser.add_subparsers(
-        title="commands", required=True, metavar="COMMAND", dest="command"
+        title="commands",
+        required=True,
+        metavar="COMMAND",
+        dest="command",
+        parser_class=Parser,
     )
     for name, command in COMMANDS.items():
         command.add_options(

@@ -36,6 +36,14 @@ def test_render_writes_a_file_and_says_what_it_left_out(config: Path, tmp_path: 
     assert "Is a directory; expected a file that can be written" in refused.stderr
 
 
+def test_an_option_that_the_command_does_not_have(config: Path) -> None:
+    """It is told beside those that it has."""
+    refused = deploy("up", config, "--wait")
+    assert refused.returncode == 2
+    assert "--timeout SECONDS" in refused.stderr
+    assert refused.stderr.endswith("deploy up: error: unrecognized arguments: --wait\n")
+
+
 def test_help_lists_the_commands_without_the_docker_sdk() -> None:
     """Only `push` needs it, once it runs: the demo's environment has none."""
     program = (

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 from merlin_simulator.commands import plan, replay, s3, serve, up
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """Of one command: an option that it does not have is told beside those that it has."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """The options, and nothing that is none of them."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
 
 
 def read_command(program: str) -> Callable[[], int]:
@@ -14,7 +26,10 @@ def read_command(program: str) -> Callable[[], int]:
     program: the name by which it was called.
     """
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    kind: type[argparse.ArgumentParser] = _CommandParser
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="COMMAND", parser_class=kind
+    )
     for command in (serve, up, replay, plan, s3):
         command.add_parser(commands)
     options = parser.parse_args()

@@ -106,6 +106,25 @@ def test_misuse(arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_commands_option(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The usage is that of the command, which says how it is called instead."""
+    with pytest.raises(SystemExit) as leaving:
+        command.main(["rewrite", str(DENSE), "-o", str(tmp_path / "shop")])
+    assert leaving.value.code == command.MISUSED
+    printed = capsys.readouterr().err
+    assert " source dest\n" in printed
+    assert printed.endswith("ensemble_tools rewrite: error: unrecognized arguments: -o\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_option_in_front_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused as none of the program's, although the command has it."""
+    with pytest.raises(SystemExit):
+        command.main(["--rewrite=auto", "explain", str(DENSE)])
+    printed = capsys.readouterr().err
+    assert printed.endswith("ensemble_tools: error: unrecognized arguments: --rewrite=auto\n")
+
+
 @pytest.mark.parametrize("copies", ["x", "0", "-1", "1.5", "1_0", "", "9" * 5000, "100001"])
 def test_copies_that_are_no_number(copies: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The option, what was found and what was expected are named."""
