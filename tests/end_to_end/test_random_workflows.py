@@ -13,7 +13,7 @@ import pytest
 from tests.workflows.compare import BOTH_REFUSE, EQUAL, LEFT_WHOLE, REFUSALS, difference_of
 from tests.workflows.compiled import OPERATORS
 from tests.workflows.exchange import VARIANTS
-from tests.workflows.run import MODELS_PYTHON, ROOT, Result, again, results
+from tests.workflows.run import MODELS_PYTHON, ROOT, Killed, Result, again, results
 
 pytestmark = pytest.mark.thorough
 
@@ -138,6 +138,12 @@ def test_functions_in_the_middle(tmp_path: Path) -> None:
     reasons = " ".join(reason for one in kept for reason in one.outcome.kept)
     assert {"LambdaOp", "Filter", "ByValue"} <= {*re.findall(r"(\w+) of ", reasons)}
     assert len(kept) >= count / 6
+
+
+def test_an_operator_that_is_not_there(tmp_path: Path) -> None:
+    """Its name is told: a run that makes no case must not look like one that found nothing."""
+    with pytest.raises(Killed, match="no such operators: Clp; there are"):
+        list(results(range(1, 2), ["Clp,LogOp"], tmp_path))
 
 
 def test_lists_that_are_changed_for_others(tmp_path: Path) -> None:

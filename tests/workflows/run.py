@@ -29,6 +29,8 @@ CASES_AT_ONCE = 40
 PROCESSES = 2
 #: For one process; a case takes half a second.
 LIMIT_S = 900.0
+#: The generator's exit code where its words are wrong, such as an operator's name.
+_MISUSED = 2
 _COMPILE = [sys.executable, "-m", "tests.workflows.compiled"]
 _COMPARE = [str(MODELS_PYTHON), "-m", "tests.workflows.compare"]
 
@@ -141,7 +143,7 @@ def _generated(
         if done.returncode == 0:
             break
         last = _seed(found[-1]) if found else first - 1
-        if not found and "Traceback" in done.stderr:
+        if done.returncode == _MISUSED or (not found and "Traceback" in done.stderr):
             raise Killed(f"{' '.join(command)}\n{done.stderr[-2000:]}")
         first = last + 2
     return made
