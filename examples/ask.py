@@ -1,6 +1,7 @@
 """Two Merlin exports on the simulator's endpoint, by boto3, each cold and then warm."""
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ EXPORTS = Path(__file__).parent / "merlin"
 
 client = boto3.client(
     "sagemaker-runtime",
-    endpoint_url="http://127.0.0.1:8090",
+    endpoint_url=os.environ.get("AWS_ENDPOINT_URL", "http://127.0.0.1:8090"),
     region_name="us-east-1",
     aws_access_key_id="any",
     aws_secret_access_key="any",

@@ -35,7 +35,9 @@ def main() -> int:
     parser = _parser()
     options = parser.parse_args()
     if unknown := set(options.exports) - set(_known()):
-        parser.error(f"no such export: {', '.join(sorted(unknown))}")
+        parser.error(
+            f"no such export: {', '.join(sorted(unknown))}; there are {', '.join(_known())}"
+        )
     with tempfile.TemporaryDirectory(prefix="merlin-demo-") as scratch:
         models = {name: _deliver(name, Path(scratch) / "models") for name in options.exports}
         log = Path(scratch) / "container.log"

@@ -18,7 +18,7 @@ _EPILOG = """\
 PLAN.toml says what is asked ([demand]), of which archives ([[archives]]), and what may be rented
 ([instances]); an option goes above what stands there. Archives' figures come from a replay's
 report.json, or are given by hand.
-docs/planning.md has every key and every column.
+simulator/docs/planning.md has every key and every column.
 
 Exit code: 0 when a candidate meets the goals, 1 when none does or the plan cannot be made, 2 for a
 wrong command line.
