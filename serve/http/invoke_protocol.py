@@ -410,7 +410,7 @@ class _Protocol(BoundedProtocol):
         except asyncio.TimeoutError:
             why = "its caller reads no further"
         except Exception as error:
-            self.telemetry.invoked(record, find_status(error), error)
+            self.telemetry.invoked(record, answer.status, error)
             why = f"internal error ({type(error).__name__})"
             _log.error(_UNFORESEEN, exc_info=error)
         except asyncio.CancelledError as gone:

@@ -446,14 +446,15 @@ async def test_a_stream_that_breaks_off(served: Served, caplog: pytest.LogCaptur
 
 
 async def test_a_bug_inside_a_stream(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    """Its answer breaks off, and counts as failed, whatever its head said."""
+    """Its answer breaks off with the status of its head, and counts among the refusals."""
     served.forwarding.streams = True
     served.forwarding.pieces, served.forwarding.failure = [b"one"], LookupError("a bug")
     wire = await served.connect()
     await wire.send(post("m"))
     broken = await asyncio.wait_for(wire.reader.read(-1), WAIT_S)
     assert broken.endswith(b"\r\n\r\n3\r\none\r\n")
-    assert served.metrics.meters.unknown.codes == {500: 1}
+    assert served.metrics.meters.unknown.codes == {200: 1}
+    assert served.refused("container") == 1
     assert any(record.exc_info for record in caplog.records)
 
 
