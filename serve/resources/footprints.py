@@ -168,10 +168,9 @@ class Footprints:
         self._archives.move_to_end(demand.identity)
         memory = max(known.load.peak, known.service, _tables(demand)) + known.in_server
         guess = self._guess_on_gpus(demand, gpus)
-        gpus_known = (
-            guess if self.in_server(demand) else ()
-        )  # what it takes may have been there already
-        asked = guess if known.gpus is None else {**dict.fromkeys(gpus_known, 0), **known.gpus}
+        # On these what it takes may have been there already.
+        unseen = guess if self.in_server(demand) else ()
+        asked = guess if known.gpus is None else {**dict.fromkeys(unseen, 0), **known.gpus}
         amounts = self._amounts(known.load, memory, asked)
         on_gpus = _A_GUESS if known.gpus is None else ""
         return Forecast(amounts, "as it took at its last load", on_gpus=on_gpus)

@@ -142,9 +142,8 @@ def _read_group_headroom(group: Path, names: _Names) -> int | None:
 
 def _read_shared_memory(kernel: Kernel) -> int | None:
     filesystem = kernel.statvfs(kernel.shared_memory)
-    return (
-        filesystem.f_bavail * filesystem.f_frsize if filesystem.f_blocks else None
-    )  # 0: without a limit
+    # Without a limit it has 0 blocks.
+    return filesystem.f_bavail * filesystem.f_frsize if filesystem.f_blocks else None
 
 
 def _count_free_tasks(kernel: Kernel) -> int | None:
