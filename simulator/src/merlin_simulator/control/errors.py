@@ -102,10 +102,10 @@ def make_error(
     if media_type == "application/xml":
         text = f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'
     body = text.encode()
-    shown = {
+    headers = {
         "content-type": media_type,
         "content-length": str(len(body)),
         "x-amzn-requestid": request_id,
         "x-amzn-errortype": code,
     }
-    return ErrorAnswer(status, shown, body)
+    return ErrorAnswer(status, headers, body)

@@ -218,8 +218,8 @@ def evaluate(expression: str, given: Given) -> Value:
 
 def names_in(expression: str) -> frozenset[str]:
     """The ids that an expression may read: its words that begin with a small letter."""
-    message = (found["name"] for found in _TOKEN.finditer(expression) if found["name"])
-    return frozenset(word for word in message if word[0].islower())
+    words = (match["name"] for match in _TOKEN.finditer(expression) if match["name"])
+    return frozenset(word for word in words if word[0].islower())
 
 
 class _Reader:
