@@ -175,7 +175,8 @@ def test_a_broken_category_file(served: Served, tmp_path_factory: pytest.TempPat
         for request in requests("dense"):
             wanted = outputs(served.original, "dense", request)
             assert outputs(served.compiled, BROKEN, request) == wanted
-    assert not list(served.compiled.serving.glob(f"{BROKEN}*"))
+    # Its process is a warm interpreter's child: what was published goes soon behind the DELETE.
+    until(lambda: not list(served.compiled.serving.glob(f"{BROKEN}*")), "nothing is left")
 
 
 def test_a_category_file_that_nothing_can_read(served: Served) -> None:
