@@ -13,6 +13,7 @@ import numpy as np
 
 #: Signed and unsigned integers, by numpy's letters.
 INTEGERS = "iu"
+_INT64_MAX = np.uint64(2**63 - 1)
 
 
 class RequestError(Exception):
@@ -68,9 +69,14 @@ class Column:
 
 
 def widen(values: Any) -> Any:
-    """Numbers as they come out of Python's lists, in which pandas knows no narrower types."""
+    """Numbers as they come out of Python's lists, in which pandas knows no narrower types.
+
+    Whole ones are unsigned only where one is beyond int64.
+    """
     if values.dtype.kind == "f":
         return values.astype(np.float64, copy=False)
+    if values.dtype == np.uint64 and (values > _INT64_MAX).any():
+        return values
     return values.astype(np.int64, copy=False) if values.dtype.kind in INTEGERS else values
 
 

@@ -161,7 +161,8 @@ def _extreme(values: Any, groups: Groups, better: Callable[..., Any]) -> Column:
 
 def _sum(values: Any, groups: Groups) -> Column:
     if values.dtype.kind in INTEGERS:
-        return Column(np.add.reduceat(values.astype(np.int64), groups.starts))
+        wide = np.uint64 if values.dtype.kind == "u" else np.int64
+        return Column(np.add.reduceat(values.astype(wide), groups.starts))
     return Column(_sum_by_kahan(values, groups)[0])
 
 

@@ -141,6 +141,15 @@ def test_sums_of_whole_numbers_wrap() -> None:
     assert aggregated("sum", [0, 0], [2**62, 2**62]) == [-(2**63)]
 
 
+@pytest.mark.parametrize("name", ["first", "last", "list", "sum"])
+def test_unsigned_numbers_beyond_int64(name: str) -> None:
+    """A function's hashes, for example. Others come out of Python's lists as int64."""
+    keys, many = groups_of([1, 2]), np.array([2**63 + 1, 5], np.uint64)
+    assert aggregate(name, Column(many), keys).values.tolist() == [2**63 + 1, 5]
+    few = aggregate(name, Column(many[1:]), groups_of([1])).values
+    assert few.dtype == (np.uint64 if name == "sum" else np.int64)
+
+
 def test_of_equal_extremes_the_first_is_kept() -> None:
     (found,) = aggregated("min", [0, 0], [0.0, -0.0])
     assert not np.signbit(found)
