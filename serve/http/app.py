@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from serve.errors import ServeError
-from serve.http.error_responses import OnHttpError, on_error
+from serve.http.error_responses import OnHttpError, make_no_such_path, on_error
 from serve.http.metrics_route import MetricsRoute
 from serve.http.routes import ModelRoutes, PingRoute
 
@@ -58,7 +58,7 @@ async def _invoke(_: Request) -> Response:
 
     What comes here all the same has a line's end behind its path, which the router passes over.
     """
-    raise StarletteHTTPException(404)
+    raise make_no_such_path()
 
 
 def _make_app(ping: PingRoute, metrics: MetricsPath | None, calls: str) -> FastAPI:

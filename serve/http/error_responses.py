@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -117,6 +118,11 @@ async def on_error(request: Request, error: Exception) -> Response:
         with bind(model_name=name, target_model=target_model(request.headers.raw)):
             _log.log(_level(status, is_load=load is not None), _REFUSED, error, extra=facts)
     return Response(body, status, {name.decode(): value.decode() for name, value in headers})
+
+
+def make_no_such_path() -> HTTPException:
+    """What the router raises where it has no route."""
+    return HTTPException(404)
 
 
 class OnHttpError:
