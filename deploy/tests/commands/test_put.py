@@ -214,6 +214,17 @@ def test_a_table_that_breaks_off_is_one_sentence(aws: FaultyAws, tmp_path: Path)
     assert half.met == 1
 
 
+def test_a_list_of_one_archive(
+    aws: FaultyAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It counts as `status` does."""
+    config, made = write_config(tmp_path, "lone"), fake_model(tmp_path, "shop-a.tar.gz")
+    assert run_here(aws, "put", config, more=(made, "--no-check")) == ""
+    capsys.readouterr()
+    assert run_here(aws, "archives", config) == ""
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 archive, ")
+
+
 def test_archives_are_listed_and_pruned(
     plane: ControlPlane, aws: FaultyAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

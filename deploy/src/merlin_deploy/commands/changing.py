@@ -179,7 +179,7 @@ def _table(rows: Sequence[Row], now: datetime, least_age: timedelta) -> Iterator
         padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         yield "  ".join(padded).rstrip()
     there = [row.stored.size for row in rows if row.stored is not None]
-    yield f"{len(there)} archives, {show_bytes(sum(there))}"
+    yield f"{len(there)} archive{'' if len(there) == 1 else 's'}, {show_bytes(sum(there))}"
     prunable = [archive.size for archive in find_prunable(rows, now, least_age)]
     if prunable:
         yield f"--prune deletes {len(prunable)} of them, {show_bytes(sum(prunable))}"
