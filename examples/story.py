@@ -135,7 +135,10 @@ def pack(repository: Path, archive: Path, *options: str) -> None:
     archive.parent.mkdir(exist_ok=True)
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(said):
-        code = tools(["pack", *options, str(repository), "-o", str(archive)])
+        try:
+            code: object = tools(["pack", *options, str(repository), "-o", str(archive)])
+        except SystemExit as misuse:  # of an option
+            code = misuse.code
     if code:
         raise SystemExit(f"{repository} was not packed:\n{said.getvalue()}")
 
