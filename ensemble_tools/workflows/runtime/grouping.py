@@ -191,8 +191,8 @@ def _median(values: Any, groups: Groups) -> Column:
     wide = values.astype(np.float64)
     present = ~np.isnan(wide)
     group = np.repeat(np.arange(len(groups.starts)), groups.lengths)[present]
-    wide = wide[present]
-    wide = wide[np.lexsort((wide, group))]
+    in_order = wide[present]
+    wide = in_order[np.lexsort((in_order, group))]
     number = np.bincount(group, minlength=len(groups.starts))
     start = np.cumsum(number) - number
     last = max(len(wide) - 1, 0)
@@ -200,8 +200,38 @@ def _median(values: Any, groups: Groups) -> Column:
     above = padded[np.minimum(start + number // 2, last)]
     below = padded[np.clip(start + number // 2 - 1, 0, last)]
     median = np.where(number % 2 == 1, above, (below + above) / 2)
+    has_signed = np.bincount(group, (in_order == 0) & np.signbit(in_order), len(number)) > 0
+    for one in np.flatnonzero((median == 0) & (number > 0) & has_signed):
+        median[one] = _zero_of(in_order[start[one] : start[one] + number[one]])
     median = np.where(number > 0, median, np.nan)
     return Column(median if values.dtype.kind in INTEGERS else median.astype(values.dtype))
+
+
+def _zero_of(values: Any) -> float:
+    """The median that is zero: which of 0.0 and -0.0 depends on how pandas moves equal values."""
+    moved, half = values.tolist(), len(values) // 2
+    above = _kth_smallest(moved, half)
+    return above if len(moved) % 2 else (above + _kth_smallest(moved, half - 1)) / 2
+
+
+def _kth_smallest(values: list[float], k: int) -> float:
+    """Hoare's selection, which moves the values."""
+    first, last = 0, len(values) - 1
+    while first < last:
+        pivot, i, j = values[k], first, last
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while pivot < values[j]:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i, j = i + 1, j - 1
+        if j < k:
+            first = i
+        if k < i:
+            last = j
+    return values[k]
 
 
 def _sum_by_kahan(values: Any, groups: Groups) -> tuple[Any, Any]:

@@ -150,6 +150,16 @@ def test_unsigned_numbers_beyond_int64(name: str) -> None:
     assert few.dtype == (np.uint64 if name == "sum" else np.int64)
 
 
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [([-0.0, 0.0], -0.0), ([0.0, -0.0], 0.0), ([-0.0, 0.0, -0.0], 0.0), ([-0.0, 1.0, 0.0], -0.0)],
+)
+def test_medians_of_zeros(values: list[float], wanted: float) -> None:
+    """As pandas 1.5 answers them, whose selection moves equal values."""
+    (found,) = aggregated("median", [0] * len(values), values)
+    assert str(found) == str(wanted)
+
+
 def test_of_equal_extremes_the_first_is_kept() -> None:
     (found,) = aggregated("min", [0, 0], [0.0, -0.0])
     assert not np.signbit(found)
