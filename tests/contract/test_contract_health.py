@@ -87,7 +87,7 @@ def test_a_tritonserver_that_is_not_ready(mode: str, tmp_path: Path) -> None:
 
     Names that such a tritonserver refuses are not among those that it is given.
     """
-    environment = fake_environment(tmp_path, find_dead_stubs=["m1"], refuses_names=True)
+    environment = fake_environment(tmp_path, dead_stubs=["m1"], refuses_names=True)
     environment |= {"SAGEMAKER_TRITON_PING_MODE": mode}
     with running(tmp_path, **told(SHORT), **environment) as container:
         archive = write(container, "one", models.identity)
