@@ -70,7 +70,7 @@ def test_the_simulator_says_what_it_can(engine: docker.DockerClient, images: Bui
     """`docker run SIMULATOR` alone prints its commands."""
     run = ended(engine, images.simulator)
     assert run.code == 0, run.said
-    assert "python -m simulator" in run.said
+    assert "python -m merlin_simulator" in run.said
 
 
 def test_nothing_that_only_tests_need(engine: docker.DockerClient, images: Built) -> None:
