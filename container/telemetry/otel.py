@@ -119,13 +119,15 @@ class OtelTracer:
             "result": record.result,
         }
         span = self._start("load", None, _to_ns(record.began) + shift_ns, attributes)
-        spans: dict[str, Span] = {}
+        publishing, below = span, []
         for stage in sorted(record.stages, key=lambda stage: stage.began):
-            above = spans.get("publish", span) if stage.name == "tables" else span
-            began_ns = _to_ns(stage.began) + shift_ns
-            spans[stage.name] = self._start(stage.name, above, began_ns)
-        for stage in record.stages:
-            spans[stage.name].end(_to_ns(stage.began + stage.seconds) + shift_ns)
+            above = publishing if stage.name == "tables" else span
+            child = self._start(stage.name, above, _to_ns(stage.began) + shift_ns)
+            below.append((child, _to_ns(stage.began + stage.seconds) + shift_ns))
+            if stage.name == "publish":
+                publishing = child
+        for child, ended_ns in below:
+            child.end(ended_ns)
         _note_error(span, record.sentence)
         span.end(_to_ns(record.began + record.seconds) + shift_ns)
 

@@ -26,8 +26,9 @@ class Stage:
 
 @dataclass
 class LoadRecord:
-    """Filled while a load goes its way. under_way: the stage that was begun last. result: loaded,
-    refused or failed.
+    """Filled while a load goes its way. result: loaded, refused or failed.
+
+    under_way: the stage that was begun last.
     """
 
     model_name: str
@@ -35,9 +36,9 @@ class LoadRecord:
     began: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     stages: list[Stage] = field(default_factory=list)
-    under_way: str = ""
     result: str = ""
     sentence: str = ""
+    under_way: str = ""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
