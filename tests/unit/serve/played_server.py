@@ -78,7 +78,7 @@ async def played(play: Play, limit: int = 2**16) -> AsyncIterator[Played]:
 
     server = await asyncio.start_server(connection, "127.0.0.1", 0, limit=limit)
     port = server.sockets[0].getsockname()[1]
-    stage = Played(TritonHttp("127.0.0.1", port), port)
+    stage = Played(TritonHttp("127.0.0.1", port, connect_timeout_s=WAIT_S), port)
     try:
         yield stage
     finally:
