@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
+from merlin_simulator.interrupts import INTERRUPTED, hold_signals, leaving_at_once
 from merlin_simulator.measuring.quantities import format_seconds, format_share
 from merlin_simulator.replay.asking import Asking, Runtime
 from merlin_simulator.replay.copies import (
@@ -159,7 +159,12 @@ def _endpoint(
         yield settings.endpoint.url, lambda: None
         return
     logs.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="replay-") as folder:
+    release = hold_signals()
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix="replay-")
+    finally:
+        release()  # between the folder and who removes it no Ctrl-C comes
+    with temporary as folder:
         scratch = Scratch(Path(folder) / "archives", Path(folder) / "endpoint")
         for directory in (scratch.archives, scratch.work):
             directory.mkdir()
