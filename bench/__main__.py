@@ -110,7 +110,7 @@ def _make_writable(out: Path) -> None:
 
 
 def write_files(report: Report, options: argparse.Namespace) -> None:
-    """report.md and results.json."""
+    """Write report.md and results.json into --out, which is there."""
     results = format_results(_add(report, options.suite, Results({})))
     (options.out / "results.json").write_text(results, "utf-8")
     (options.out / "report.md").write_text(format_markdown(report), "utf-8")

@@ -89,7 +89,7 @@ class Bodies:
             if not self._infers:
                 check_object(whole)
                 return triton_request
-            text = whole if size is None else whole[:size]
+            text = whole[:size]
             checked = check_request(text, len(whole) - len(text), self._threshold_setting)
             for start, end, count in checked.strings:
                 await _check_strings(whole, len(text) + start, len(text) + end, count)
@@ -119,11 +119,7 @@ class Bodies:
 
 def _ask_for_all(triton_request: TritonRequest, outputs: Sequence[str]) -> TritonRequest:
     """The request that asks for all outputs, where it asks for a part of them."""
-    text = (
-        triton_request.body[0]
-        if triton_request.json_size is None
-        else triton_request.body[0][: triton_request.json_size]
-    )
+    text = triton_request.body[0][: triton_request.json_size]
     whole = ask_for_all(text, outputs) if text else None
     if whole is None:
         return triton_request

@@ -101,11 +101,7 @@ class Invocation:
 
         The limit of an invocation is for all of it: both tries, and the reload between them.
         """
-        model, record, triton_request = (
-            passage.model,
-            passage.request.record,
-            passage.triton_request,
-        )
+        model, record = passage.model, passage.request.record
         began = record.triton_began = time.monotonic()
         may_revive = True
         try:
@@ -122,9 +118,11 @@ class Invocation:
                     answer.status = 500
                 if answer.status == 200:
                     break
-                refused = await self._failures.read(model, generation, triton_request, answer)
+                refused = await self._failures.read(
+                    model, generation, passage.triton_request, answer
+                )
                 if refused.verdict not in _LOST or not may_revive:
-                    raise self._failures.error(model, triton_request, refused)
+                    raise self._failures.error(model, passage.triton_request, refused)
                 may_revive, record.cold = False, True
                 await self._until_loaded(passage, self._revival.revive(model, generation))
         finally:

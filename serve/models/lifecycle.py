@@ -218,23 +218,23 @@ class Lifecycle:
         """
         while True:
             with record.stage("read"):
-                made = await self._decide(archive, namespace, limit)
+                serving_plan = await self._decide(archive, namespace, limit)
             async with AsyncExitStack() as attempt:
                 with record.stage("room"):
-                    finding = self._find_room(made)
+                    finding = self._find_room(serving_plan)
                     room = await limit.bound(
-                        finding, f"finding room for the model {made.model_name}"
+                        finding, f"finding room for the model {serving_plan.model_name}"
                     )
                 attempt.push(room.failed)
-                attempt.push_async_callback(self._retract, made)
+                attempt.push_async_callback(self._retract, serving_plan)
                 try:
                     with record.stage("publish"):
-                        await self._in_thread("publish", self._publish, made, record)
+                        await self._in_thread("publish", self._publish, serving_plan, record)
                 except WorkflowsUnusable as error:
                     archive = archive.with_unusable(error.reasons)
                     continue
                 undo.push_async_exit(attempt.pop_all())
-                return made, room
+                return serving_plan, room
 
     async def _decide(
         self, archive: _Archive, namespace: Namespace, limit: Deadline

@@ -86,7 +86,7 @@ class Destination:
 
     @property
     def host(self) -> str:
-        """The registry's."""
+        """The registry's host, which stands in front of the repository's name."""
         return self.registry or self.repository_uri.partition("/")[0]
 
     @property

@@ -273,7 +273,7 @@ def make_example() -> str:
 
 
 def reason_of(choice: FieldInfo) -> str:
-    """In one line."""
+    """The reason of a choice, on one line; empty where it has none."""
     return " ".join((choice.description or "").split())
 
 
