@@ -36,7 +36,7 @@ def archive_errors(record: LoadRecord) -> Iterator[None]:
 
 def _describe(record: LoadRecord) -> str:
     """What failed."""
-    if record.under_way == "read":
+    if record.under_way in ("read", "decide"):
         return "the archive could not be read"
     published = record.under_way in ("publish", "tables")
     return f"the model {record.model_name} could not be {'published' if published else 'loaded'}"

@@ -217,7 +217,7 @@ class Lifecycle:
         once more: NVTabular takes more than a program does.
         """
         while True:
-            with record.stage("read"):
+            with record.stage("decide"):
                 serving_plan = await self._decide(archive, namespace, limit)
             async with AsyncExitStack() as attempt:
                 with record.stage("room"):

@@ -12,7 +12,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 #: In the order of a load. tables: of compiled workflows, a part of publish.
-STAGES = ("read", "room", "publish", "tables", "tritonserver")
+STAGES = ("read", "decide", "room", "publish", "tables", "tritonserver")
 
 
 @dataclass(frozen=True)

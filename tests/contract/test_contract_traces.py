@@ -124,7 +124,7 @@ def test_a_load_is_a_trace_of_its_stages_and_an_unload_is_one(
     count = len(receiver.spans)
     with traced.loaded("two", models.sums(traced.model_root / "two/model", [1])):
         load = _next(receiver, "load", count)
-    stages = {"read", "room", "publish", "tritonserver"}
+    stages = {"read", "decide", "room", "publish", "tritonserver"}
     spans = receiver.until({"load", *stages}, load.trace_id)
     assert load.attributes == {"model_name": "two", "target_model": "", "result": "loaded"}
     assert {span.name for span in spans if span.parent_id == load.span_id} == stages
