@@ -30,6 +30,7 @@ from ensemble_tools.archive.model_config import (
 from ensemble_tools.archive.parquet_rows import count_rows
 from ensemble_tools.errors import EnsembleToolsError, ResourceLacking
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+from ensemble_tools.workflows.program import NVTABULAR, PANDAS
 
 #: Entries of one plan that are looked at; a SavedModel or an NVTabular workflow has some hundred.
 MAX_ENTRIES = 10_000
@@ -54,6 +55,8 @@ EXECUTOR = "executor"
 #: Kinds that are Python programs in processes of their own, whatever the machine's backends are.
 PYTHON_KINDS = frozenset({PYTHON, GENERATED, COMPILED, IN_PANDAS, WORKFLOW, EXECUTOR})
 
+#: By what a compiled workflow's process has imported.
+_WORKFLOWS = {"": COMPILED, PANDAS: IN_PANDAS, NVTABULAR: WORKFLOW}
 _PLATFORMS = {"ensemble": ENSEMBLE, EXECUTOR_PLATFORM: EXECUTOR}
 
 
@@ -177,9 +180,7 @@ def _find_kind(model: PublishedModel, config: pb.ModelConfig) -> str:
         others = IN_PANDAS if IN_PANDAS in kinds else GENERATED
         return next((kind for kind in kinds if kind not in PYTHON_KINDS), others)
     if model.compiled is not None:
-        if not model.compiled.program.kept:
-            return COMPILED
-        return WORKFLOW if model.compiled.program.needs_nvtabular else IN_PANDAS
+        return _WORKFLOWS[model.compiled.program.interpreter]
     if model.not_compiled:
         return WORKFLOW
     kind = _PLATFORMS.get(config.platform) or name_backend(config) or PYTHON

@@ -31,6 +31,7 @@ from ensemble_tools.archive.model_config import (
 )
 from ensemble_tools.serving.serving_plan import STEPS, PublishedModel
 from ensemble_tools.steps.sources import SERVED, StepRow, render_joined, render_warm
+from ensemble_tools.workflows.program import NVTABULAR, PANDAS
 
 #: Fields that a config may have; of any other nobody but tritonserver knows what follows.
 _ENSEMBLE_FIELDS = frozenset({"name", "platform", "input", "output", "ensemble_scheduling"})
@@ -50,8 +51,8 @@ _DRAWS = "np.random."
 
 #: The predictors' library that interpreters of operators have as well (container.warm.libraries).
 _BESIDE_OPERATORS = "torch"
-#: The interpreter of workflows that are compiled in part, and the one that has PyTorch as well.
-_PANDAS, _PANDAS_AND_TORCH = "pandas", "torch-pandas"
+#: The interpreter of workflows that are compiled in part that has PyTorch as well.
+_PANDAS_AND_TORCH = "torch-pandas"
 
 #: Merlin's exports have some ten steps. More, and configs of more characters, are not looked at:
 #: who writes them may write very many.
@@ -87,7 +88,7 @@ class _Step:
     @property
     def runs_functions(self) -> bool:
         """Whether functions of the user's run in it."""
-        return self.interpreter == _PANDAS
+        return self.interpreter == PANDAS
 
 
 class _Apart(Exception):
@@ -159,7 +160,8 @@ def _find_steps(
     _check_fields("the ensemble", config, _ENSEMBLE_FIELDS)
     count = len(_steps_of(config))
     if not 1 < count <= _MOST_STEPS:
-        raise _Apart(f"it has {count} steps, and 2 to {_MOST_STEPS} are joined")
+        found = "one step" if count == 1 else f"{count} steps"
+        raise _Apart(f"it has {found}, and 2 to {_MOST_STEPS} are joined")
     steps, order = [], _order(config)
     for each in order:
         name = each.model_name
@@ -275,9 +277,9 @@ def _find_step(
     (version,) = versions
     folder = f"{Path(STEPS).name}/{model.triton_name}"
     if model.compiled is not None:
-        if model.compiled.program.needs_nvtabular:
+        interpreter = model.compiled.program.interpreter
+        if interpreter == NVTABULAR:
             raise _Apart(f"{step} is compiled in part, and needs NVTabular")
-        interpreter = _PANDAS if model.compiled.program.kept else ""
         place = f"{folder}/{model.compiled.place}"
         return _Step(model, config, place, version, interpreter=interpreter)
     if model.generated and (model.interpreter or not model.warm):
@@ -362,12 +364,12 @@ def _choose_library(steps: Sequence[_Step]) -> str:
     """Whose interpreter runs them; that of an operator's library has PyTorch and pandas too."""
     library = next((step.library for step in steps if step.library), "")
     interpreters = {step.interpreter for step in steps} - {""}
-    own = next(iter(interpreters - {_PANDAS}), "")
+    own = next(iter(interpreters - {PANDAS}), "")
     if own:
         return own if library in ("", _BESIDE_OPERATORS) else library
     if not interpreters:
         return library
-    return _PANDAS_AND_TORCH if library else _PANDAS
+    return _PANDAS_AND_TORCH if library else PANDAS
 
 
 def _describe(step: _Step, each: Any) -> StepRow:

@@ -27,7 +27,7 @@ from ensemble_tools.errors import PayloadBroken, WorkflowsUnusable, shortened
 from ensemble_tools.serving.layout import remove_layout, write_layout, write_own_code
 from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
 from ensemble_tools.steps.sources import SERVED, render_warm
-from ensemble_tools.workflows.program import Plain, Table, program_text
+from ensemble_tools.workflows.program import NVTABULAR, Plain, Table, program_text
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
 
 _STAGING_PREFIX = ".staging-"
@@ -137,9 +137,8 @@ def _put_in_front(model: PublishedModel, directory: Path) -> None:
 
 def _interpreter(model: PublishedModel) -> str:
     """Whose children run it."""
-    if model.compiled is not None and not model.compiled.program.needs_nvtabular:
-        return "pandas"
-    return model.interpreter or "nvtabular"
+    compiled = model.compiled.program.interpreter if model.compiled is not None else ""
+    return compiled or model.interpreter or NVTABULAR
 
 
 def put_compiled(model: PublishedModel, directory: Path, write: TableWriter = write_tables) -> None:

@@ -35,6 +35,7 @@ from ensemble_tools.archive.zip_sizes import holds_entry
 from ensemble_tools.errors import PicklesRefused, printable, shown
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 from ensemble_tools.serving.setting_names import SettingNames
+from ensemble_tools.workflows.program import PANDAS
 
 #: What the pytorch backend loads, unless default_model_filename says otherwise.
 _TORCHSCRIPT = "model.pt"
@@ -121,7 +122,7 @@ def _why_not_whole(model: PublishedModel) -> str | None:
 
 def _reader(model: PublishedModel) -> str:
     """Who unpickles the workflow first."""
-    alone = model.compiled is not None and not model.compiled.program.needs_nvtabular
+    alone = model.compiled is not None and model.compiled.program.interpreter == PANDAS
     return "the model's process" if alone else "NVTabular"
 
 

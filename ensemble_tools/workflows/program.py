@@ -10,6 +10,8 @@ from typing import Any
 from .runtime.records import Parameters
 from .runtime.tensors import InputColumn, OutputColumn
 
+#: What the interpreters are called whose children run workflows.
+PANDAS, NVTABULAR = "pandas", "nvtabular"
 #: What JSON is read to.
 Plain = Any
 
@@ -121,9 +123,14 @@ class Program:
     refuses_no_rows: str = ""
 
     @property
-    def needs_nvtabular(self) -> bool:
-        """Whether its model imports NVTabular when it is loaded, as far as is known."""
-        return any(kept.in_nvtabular for kept in self.kept)
+    def interpreter(self) -> str:
+        """What its process must have imported: PANDAS; NVTABULAR; empty for numpy alone.
+
+        A process that has pandas imports NVTabular itself where that turns out to be needed.
+        """
+        if not self.kept:
+            return ""
+        return NVTABULAR if any(kept.in_nvtabular for kept in self.kept) else PANDAS
 
 
 def program_text(program: Program, tables: list[dict[str, Plain]]) -> str:

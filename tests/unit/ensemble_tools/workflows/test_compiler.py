@@ -10,7 +10,7 @@ import pytest
 from ensemble_tools.archive.executor_graph import ExecutorGraph, Operator
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
-from ensemble_tools.workflows.program import Input, Program
+from ensemble_tools.workflows.program import NVTABULAR, PANDAS, Input, Program
 from ensemble_tools.workflows.runtime.kept import (
     ANSWERED_LISTS,
     BESIDE,
@@ -147,6 +147,13 @@ def test_what_is_kept() -> None:
     assert [(left.operator, left.reason) for left in program.kept] == [
         ("LambdaOp", "LambdaOp of 'age': it calls a function of yours")
     ]
+
+
+def test_what_the_process_must_have_imported() -> None:
+    """NVTabular for its own operators, and for classes of modules, which import it."""
+    assert compiled(LOG).interpreter == ""
+    assert compiled(*KEPT).interpreter == PANDAS
+    assert compiled(*KEPT, OWN).interpreter == NVTABULAR
 
 
 def test_a_kept_operator_reads_what_is_compiled() -> None:
