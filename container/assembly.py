@@ -187,7 +187,6 @@ class Container:
             answers_parts=True,
             nvtabular=models.nvtabular,
             limits=most,
-            names=limits.SETTING_NAMES,
         )
 
     def listen(self, listener: socket.socket, backlog: int) -> asyncio.Future[None]:

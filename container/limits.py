@@ -8,7 +8,6 @@ from __future__ import annotations
 from container.machine.descriptors import count_connections_allowed
 from container.settings import Settings
 from container.settings.values import MIB
-from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from serve.http.connections import ConnectionLimits
 from serve.limit import Limit, TimeLimit
 from serve.models.waiting_room import Bounds
@@ -23,9 +22,6 @@ _SHARE = 4
 
 #: Longer than load balancers and the platform keep idle connections (60 s and less).
 _KEEP_ALIVE_S = 75
-
-#: What is said of an archive sends people to these, as the commands do.
-SETTING_NAMES = CONTAINERS_NAMES
 
 
 def largest_body(settings: Settings) -> Limit:

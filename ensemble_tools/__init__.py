@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         count_requests_at_once,
         limit_requests_at_once,
     )
-    from ensemble_tools.serving.setting_names import SettingNames
     from ensemble_tools.workflows.tables import TableUnusable, write_tables
 
 __all__ = [
@@ -54,7 +53,6 @@ __all__ = [
     "ResourceLacking",
     "Rewrite",
     "ServingPlan",
-    "SettingNames",
     "SourceUnreadable",
     "TableUnusable",
     "TableWriter",
@@ -87,7 +85,6 @@ _MODULES = {
         "serving.plan": "Choices Form Rewrite ServingPlan plan",
         "serving.publish": "TableWriter publish retract",
         "serving.requests_at_once": "count_requests_at_once limit_requests_at_once",
-        "serving.setting_names": "SettingNames",
         "workflows.tables": "TableUnusable write_tables",
     }.items()
     for name in names.split()

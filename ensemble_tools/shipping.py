@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.errors import (
     EnsembleToolsError,
     describe_packing_alone,
@@ -19,6 +18,7 @@ from ensemble_tools.errors import (
     sentence_of,
 )
 from ensemble_tools.packing.source_tree import SourceTree, is_litter
+from ensemble_tools.setting_names import AUTO_COMPLETE
 from ensemble_tools.signals import drop_output, heeded, open_outputs, reader_is_gone
 
 __all__ = [
@@ -42,8 +42,6 @@ __all__ = [
 
 #: How archives are called.
 ARCHIVE_ENDS = (".tar.gz", ".tgz")
-#: The container's setting by which Triton completes configs.
-AUTO_COMPLETE = CONTAINERS_NAMES.auto_complete
 
 
 def find_archives(directory: Path) -> tuple[list[Path], list[str]]:
@@ -74,7 +72,7 @@ def check_archive(path: Path, *, strict: bool) -> tuple[str, ...]:
     from ensemble_tools.packing.checking import check_archive as check_directory
 
     with open_path(path) as directory:
-        return check_directory(directory, strict=strict, names=CONTAINERS_NAMES)
+        return check_directory(directory, strict=strict)
 
 
 def lay_out(directory: Path) -> SourceTree:

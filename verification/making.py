@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from container.limits import SETTING_NAMES
 from ensemble_tools import EnsembleToolsError, Namespace
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import ModelConfig
@@ -116,7 +115,7 @@ def make_body(path: Path, rows: int | None, *, binary: bool = False) -> Body:
     Raises EnsembleToolsError, VerificationError, OSError.
     """
     with open_path(path) as directory:
-        archive = read_archive(directory, "model", strict=False, names=SETTING_NAMES)
+        archive = read_archive(directory, "model", strict=False)
         require_plan(archive)
         repository = archive.repository
         request = _make_request(repository, rows or _read_usual_rows(archive.graph))

@@ -11,7 +11,6 @@ from pathlib import Path
 from ensemble_tools.commands.atomic_output import write_file
 from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
 from ensemble_tools.commands.path_argument import add_paths, open_path
-from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.commands.several import (
     Row,
     find_worst_code,
@@ -160,7 +159,6 @@ def _read(options: argparse.Namespace) -> Archive:
         strict=not options.auto_complete,
         rewrite=Rewrite(options.rewrite),
         workflows=Compile(options.compile),
-        names=CONTAINERS_NAMES,
     )
     archive = replace(archive, repository=replace(archive.repository, path=options.given))
     if archive.refusal is not None:  # it names files below the directory that is looked at

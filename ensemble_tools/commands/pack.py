@@ -18,7 +18,6 @@ from ensemble_tools.commands.errors import DestinationUnusable
 from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
 from ensemble_tools.commands.path_argument import add_paths, open_path
 from ensemble_tools.commands.progress import format_size, progress
-from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.commands.several import Row, find_worst_code, summarize_in_lines, take_each
 from ensemble_tools.errors import EnsembleToolsError
 from ensemble_tools.packing.checking import check_archive
@@ -207,8 +206,7 @@ def _rename_all(staged: list[Path], outputs: list[Path]) -> None:
 def _check(options: argparse.Namespace) -> tuple[str, ...]:
     if options.no_check:
         return ()
-    strict = not options.auto_complete
-    return check_archive(options.path, strict=strict, names=CONTAINERS_NAMES)
+    return check_archive(options.path, strict=not options.auto_complete)
 
 
 def _name_outputs(output: Path, suffix: str, copies: int | None) -> list[Path]:

@@ -29,7 +29,6 @@ from ensemble_tools.commands.errors import CommandError, DestinationUnusable, No
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.path_argument import add_path
 from ensemble_tools.commands.progress import format_size
-from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.errors import ConfigIncomplete, shortened
 from ensemble_tools.packing.source_tree import check_link, walk
 from ensemble_tools.serving.compilation import Compile
@@ -158,11 +157,10 @@ def _mean_the_same(changed: str, text: str) -> bool:
 
 def _read(source: Path, name: str, workflows: Compile) -> tuple[Archive, ConfigIncomplete | None]:
     """The archive as strict mode sees it, else as AWS's container does, and what strict mode lacks."""  # noqa: E501  # one sentence
-    names = CONTAINERS_NAMES
-    archive = read_archive(source, name, workflows=workflows, names=names)
+    archive = read_archive(source, name, workflows=workflows)
     if not isinstance(archive.refusal, ConfigIncomplete):
         return archive, None
-    completed = read_archive(source, name, strict=False, workflows=workflows, names=names)
+    completed = read_archive(source, name, strict=False, workflows=workflows)
     return completed, archive.refusal if completed.plan else None
 
 
@@ -253,8 +251,7 @@ def _copy(target: Path, place: Path, within: Path) -> None:
 def _check_result(place: Path, serving_plan: ServingPlan) -> None:
     """What was written is an archive as any other, and says what was planned."""
     repository = read_repository(place, serving_plan.entry)
-    choices = Choices(strict=False, names=CONTAINERS_NAMES)
-    read_again = plan(repository, None, Namespace("m"), choices)
+    read_again = plan(repository, None, Namespace("m"), Choices(strict=False))
     if len(read_again.models) != len(serving_plan.models):
         missing = {*serving_plan.triton_names} - {model.source_name for model in read_again.models}
         raise CommandError(

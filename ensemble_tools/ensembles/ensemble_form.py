@@ -32,6 +32,7 @@ from ensemble_tools.ensembles.reads import Front, Reads, find_reads
 from ensemble_tools.ensembles.render import GeneratedModel, render_models
 from ensemble_tools.ensembles.wiring import Wiring
 from ensemble_tools.errors import GraphNotExpressible, GraphNotServable
+from ensemble_tools.setting_names import EXECUTOR_REMEDY
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,6 @@ def form_ensemble(
     executor: SourceModel,
     steps: Mapping[str, SourceModel],
     triton_name: Callable[[str], str],
-    remedy: str,
     called: frozenset[str] = frozenset(),
 ) -> EnsembleForm:
     """The models in the executor's place.
@@ -71,17 +71,17 @@ def form_ensemble(
     steps: the children by their names in the archive. triton_name: what such a name, a child's or a
     generated model's, becomes in Triton. called: models that python models call by name, whose
     inputs must stay what they are. Raises GraphNotServable where the executor fails as well,
-    GraphNotExpressible, with the remedy, where no ensemble does.
+    GraphNotExpressible where no ensemble does.
     """
     path = executor.graph_path or executor.directory
-    parts = _gather_parts(wiring, executor, steps, path, remedy)
+    parts = _gather_parts(wiring, executor, steps, path)
     reads = find_reads(parts)
     step_alone = _find_step_alone(parts, reads)
     if step_alone is not None:
         reasons = reads.front.reasons if reads.front else ()
         return EnsembleForm((step_alone,), (), step_alone, reasons=reasons, notes=wiring.notes)
     if reads.front:
-        _check_behind_front(parts, reads, reads.front, path, remedy)
+        _check_behind_front(parts, reads, reads.front, path)
     ordering = order_steps(parts, reads, called)
     rendered = render_models(parts, reads, ordering, triton_name)
     reasons = (*_list_reasons(parts), *(reads.front.reasons if reads.front else ()))
@@ -99,11 +99,7 @@ def form_ensemble(
 
 
 def _gather_parts(
-    wiring: Wiring,
-    executor: SourceModel,
-    steps: Mapping[str, SourceModel],
-    path: Path,
-    remedy: str,
+    wiring: Wiring, executor: SourceModel, steps: Mapping[str, SourceModel], path: Path
 ) -> Parts:
     assert executor.config is not None
     configs = {name: step.config for name, step in steps.items() if step.config is not None}
@@ -112,7 +108,7 @@ def _gather_parts(
     wiring = drop_idle_calls(wiring, plans)
     used = {ANSWER, *(call.key for call in wiring.calls)}
     plans = {key: plan for key, plan in plans.items() if key in used}
-    placement = place(wiring, plans, frozenset(steps), path, remedy)
+    placement = place(wiring, plans, frozenset(steps), path)
     return Parts(wiring, executor.config, configs, plans, placement)
 
 
@@ -158,7 +154,7 @@ def _find_step_alone(parts: Parts, reads: Reads) -> str | None:
     return None
 
 
-def _check_behind_front(parts: Parts, reads: Reads, front: Front, path: Path, remedy: str) -> None:
+def _check_behind_front(parts: Parts, reads: Reads, front: Front, path: Path) -> None:
     """Raise GraphNotExpressible where it would take two processes beside the children."""
     if any(step.readers for step in reads.inner):
         inline = next(iter(parts.wiring.inlines.values()))
@@ -169,7 +165,7 @@ def _check_behind_front(parts: Parts, reads: Reads, front: Front, path: Path, re
             "this inline operator needs a process "
             f"with Merlin, and the ensemble another model in front ({front.reasons[0]}); the "
             "executor is one process",
-            remedy,
+            EXECUTOR_REMEDY,
         )
 
 

@@ -20,6 +20,7 @@ from ensemble_tools.ensembles.edges import InputPlan
 from ensemble_tools.ensembles.producers import ANSWER, FromCall, FromInline
 from ensemble_tools.ensembles.wiring import Inline, Source, Wiring
 from ensemble_tools.errors import GraphNotExpressible
+from ensemble_tools.setting_names import EXECUTOR_REMEDY
 
 #: Names of generated steps, as if they were model directories of the archive.
 _CONVERT, _OPERATORS = "convert", "operators"
@@ -53,22 +54,17 @@ class Placement:
 
 
 def place(
-    wiring: Wiring,
-    plans: Mapping[str, InputPlan],
-    taken: frozenset[str],
-    path: Path,
-    remedy: str,
+    wiring: Wiring, plans: Mapping[str, InputPlan], taken: frozenset[str], path: Path
 ) -> Placement:
     """Put conversions and inline operators into steps.
 
     taken: names of models of the archive. path names the graph in messages. Raises
-    GraphNotExpressible, with that remedy, where the executor itself takes less than its parts
-    would.
+    GraphNotExpressible where the executor itself takes less than its parts would.
     """
     depths = _find_depths(wiring)
     deepest = max(depths.values(), default=0)
     last = {key: depths[key] - 1 if key != ANSWER else deepest for key in plans}
-    merlin = _find_merlin_level(wiring, plans, last, path, remedy)
+    merlin = _find_merlin_level(wiring, plans, last, path)
     readers = tuple(
         key
         for key, plan in plans.items()
@@ -156,7 +152,6 @@ def _find_merlin_level(
     plans: Mapping[str, InputPlan],
     last: Mapping[str, int],
     path: Path,
-    remedy: str,
 ) -> int | None:
     """The level of the step that runs inline operators; None where there are none."""
     levels = {last[key] for key, plan in plans.items() if plan.merlin}
@@ -166,7 +161,7 @@ def _find_merlin_level(
     obstacle = _find_obstacle(wiring, inlines, levels)
     if obstacle:
         operator, columns = inlines[0].operator, inlines[0].columns
-        raise GraphNotExpressible(path, operator, columns, obstacle, remedy)
+        raise GraphNotExpressible(path, operator, columns, obstacle, EXECUTOR_REMEDY)
     return levels.pop()
 
 

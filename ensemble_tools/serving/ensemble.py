@@ -24,7 +24,7 @@ from ensemble_tools.serving.selection import (
 )
 from ensemble_tools.serving.servability import Servability
 from ensemble_tools.serving.serving_plan import Form, PublishedModel
-from ensemble_tools.serving.setting_names import SettingNames
+from ensemble_tools.setting_names import EXECUTOR_REMEDY, REWRITE
 
 
 def select_as_ensemble(
@@ -32,7 +32,6 @@ def select_as_ensemble(
     graph: ExecutorGraph,
     namespace: Namespace,
     servability: Servability,
-    names: SettingNames,
 ) -> Selection:
     """The children, and what is generated around them.
 
@@ -42,7 +41,7 @@ def select_as_ensemble(
     executor = repository.entry
     assert executor.config is not None
     assert executor.graph_path is not None
-    _check_known(graph, executor.graph_path.parent.parent, names)
+    _check_known(graph, executor.graph_path.parent.parent)
     wiring = wire(
         graph,
         list_request_columns(executor.config),
@@ -54,16 +53,15 @@ def select_as_ensemble(
     called = [find_child(repository, call.model_name) for call in calls]
     steps = gather_steps(called, repository.models, repository.calls)
     servability.check(steps)
-    _check_all_known(wiring, graph, repository, steps, names)
+    _check_all_known(wiring, graph, repository, steps)
     form = form_ensemble(
         wiring,
         executor,
         {step.name: step for step in steps},
         namespace.step,
-        names.executor_remedy,
         frozenset(name for called in repository.calls.values() for name in called),
     )
-    _check_release(form, graph, executor.graph_path, names)
+    _check_release(form, graph, executor.graph_path)
     children = [repository.models[name] for name in form.calls]
     models = gather_steps(children, repository.models, repository.calls)
     return Selection(
@@ -115,7 +113,7 @@ def _name_form(form: EnsembleForm) -> Form:
     return Form.PURE_ENSEMBLE if form.is_pure else Form.STEPPED_ENSEMBLE
 
 
-def _check_known(graph: ExecutorGraph, version: Path, names: SettingNames) -> None:
+def _check_known(graph: ExecutorGraph, version: Path) -> None:
     """Raise GraphNotExpressible where Merlin's own code alone knows what the executor does."""
     if graph.unread:
         raise GraphNotExpressible(
@@ -123,7 +121,7 @@ def _check_known(graph: ExecutorGraph, version: Path, names: SettingNames) -> No
             "Merlin's graph",
             (),
             f"it cannot be read without running it: {graph.unread}",
-            names.executor_remedy,
+            EXECUTOR_REMEDY,
         )
     if graph.customised:
         raise GraphNotExpressible(
@@ -132,7 +130,7 @@ def _check_known(graph: ExecutorGraph, version: Path, names: SettingNames) -> No
             (),
             f"model.py is not the one that merlin-systems exports ({graph.customised}): what it "
             "adds would be lost in an ensemble",
-            names.executor_remedy,
+            EXECUTOR_REMEDY,
         )
 
 
@@ -141,7 +139,6 @@ def _check_all_known(
     graph: ExecutorGraph,
     repository: ModelRepository,
     steps: Iterable[SourceModel],
-    names: SettingNames,
 ) -> None:
     """A user's own operator may call models by itself: then only the executor knows the calls."""
     others = repository.models.keys() - {step.name for step in steps} - {repository.entry.name}
@@ -156,13 +153,11 @@ def _check_all_known(
         foreign[0].columns,
         f"this inline operator may call the model {may_call} by itself, which only the executor "
         "lets it do",
-        names.executor_remedy,
+        EXECUTOR_REMEDY,
     )
 
 
-def _check_release(
-    form: EnsembleForm, graph: ExecutorGraph, path: Path, names: SettingNames
-) -> None:
+def _check_release(form: EnsembleForm, graph: ExecutorGraph, path: Path) -> None:
     """Generated steps do what the executor does since 23.06; what an older one does, it knows."""
     if graph.outdated and any(model.source is not None for model in form.models):
         raise GraphNotExpressible(
@@ -171,8 +166,7 @@ def _check_release(
             (),
             f"merlin-systems {graph.outdated} wrote it, whose executor converts columns in another "
             f"way than those since 23.06 ({form.reasons[0]})",
-            "export it again with merlin-systems 23.08, or "
-            f"{names.rewrite}=auto serves the executor",
+            f"export it again with merlin-systems 23.08, or {REWRITE}=auto serves the executor",
         )
 
 

@@ -17,7 +17,6 @@ from ensemble_tools.serving.needed_modules import describe_needed_modules
 from ensemble_tools.serving.plan import Choices, plan
 from ensemble_tools.serving.publish import publish
 from ensemble_tools.serving.serving_plan import Rewrite, ServingPlan
-from ensemble_tools.serving.setting_names import SettingNames
 from ensemble_tools.serving.unpickling import describe_unpickled
 
 
@@ -48,24 +47,22 @@ def read_archive(
     strict: bool = True,
     rewrite: Rewrite = Rewrite.AUTO,
     workflows: Compile = Compile.OFF,
-    names: SettingNames | None = None,
 ) -> Archive:
     """Read and plan as a load would. Nothing is run, nothing is changed.
 
     workflows: whether those of NVTabular are compiled; then their category files are read, and else
     what describes them.
-    names: what messages call the settings.
     Raises EnsembleToolsError for what cannot even be looked at; a refusal of the archive's content
     is part of the answer.
     """
-    choices = Choices(strict, rewrite, workflows, names=names or SettingNames())
+    choices = Choices(strict, rewrite, workflows)
     namespace = Namespace(model_name)
     repository = open_repository(path)
     graph = None
     try:
         graph = read_executor_graph(repository)
         serving = plan_and_try(repository, graph, namespace, choices)
-        unpickled = describe_unpickled(serving, repository, choices.names)
+        unpickled = describe_unpickled(serving, repository)
         needed = describe_needed_modules(serving, repository)
         serving = replace(serving, notes=(*serving.notes, *needed, *unpickled))
     except ArchiveError as error:

@@ -34,9 +34,9 @@ from ensemble_tools.serving.serving_plan import (
     Rewrite,
     ServingPlan,
 )
-from ensemble_tools.serving.setting_names import SettingNames
 from ensemble_tools.serving.unpickling import check_unpickled
 from ensemble_tools.serving.warm import find_warm_place
+from ensemble_tools.setting_names import REWRITE
 
 __all__ = ["Choices", "Compiled", "Form", "PublishedModel", "Rewrite", "ServingPlan", "plan"]
 
@@ -50,8 +50,7 @@ class Choices:
     unpickle. warm: whether there are warm interpreters; predictors: what their children run for a
     backend, by its name. answers_parts: inner ensembles are to answer any part of their outputs.
     nvtabular: the version that the models' Python has, empty when it is not known. limits: what
-    configs may ask for, this machine's when they are not given. names: what messages call the
-    settings.
+    configs may ask for, this machine's when they are not given.
     """
 
     strict: bool = True
@@ -63,7 +62,6 @@ class Choices:
     answers_parts: bool = False
     nvtabular: str = ""
     limits: Limits = field(default_factory=Limits)
-    names: SettingNames = field(default_factory=SettingNames)
 
     @property
     def joins(self) -> bool:
@@ -119,7 +117,7 @@ def plan(
         queue=queue,
     )
     if not choices.pickles:
-        check_unpickled(serving_plan, repository, choices.names)
+        check_unpickled(serving_plan, repository)
     return serving_plan
 
 
@@ -130,16 +128,16 @@ def _select(
     choices: Choices,
 ) -> Selection:
     """The first form that gives the archive's own numbers; its models can answer."""
-    entry, rewrite, names = repository.entry, choices.rewrite, choices.names
-    servability = Servability(Rules(choices.strict, names, under_executor=graph is not None))
+    entry, rewrite = repository.entry, choices.rewrite
+    servability = Servability(Rules(choices.strict, under_executor=graph is not None))
     if graph is None:
         selection = select_as_delivered(repository)
     else:
         servability.check([entry])
-        reason = f"{names.rewrite}=executor asks for it"
+        reason = f"{REWRITE}=executor asks for it"
         if rewrite is not Rewrite.EXECUTOR:
             try:
-                return select_as_ensemble(repository, graph, namespace, servability, names)
+                return select_as_ensemble(repository, graph, namespace, servability)
             except GraphNotExpressible as error:
                 if rewrite is Rewrite.ENSEMBLE:
                     raise

@@ -32,7 +32,7 @@ from ensemble_tools.errors import (
     shortened,
     shown,
 )
-from ensemble_tools.serving.setting_names import SettingNames
+from ensemble_tools.setting_names import AUTO_COMPLETE
 
 #: Backend -> what it loads from a version directory (26.05), unless default_model_filename is set.
 #: A backend that is not here judges by itself what lies in its model: vllm, tensorrtllm, others.
@@ -68,20 +68,22 @@ _NUMBERED = re.compile(r"[-+]?\d+|v(?:ersion)?[-_ ]?\d+", re.IGNORECASE)
 #: What a file may unpack to: this much, or so many times its size.
 _UNPACKED_BYTES, _UNPACKED_RATIO = 2**30, 64
 _DECLARE = "declare it: Triton does not complete the config of an ensemble"
+_EXPORT = (
+    "export the model again, or declare it: the ensemble in the executor's place is made of what "
+    f"configs say, whatever {AUTO_COMPLETE} is"
+)
 
 
 @dataclass(frozen=True)
 class Rules:
     """What models are held against.
 
-    strict: inputs and outputs must be declared, as without auto-completion. names: what messages
-    call the settings.
+    strict: inputs and outputs must be declared, as without auto-completion.
     under_executor: the models belong to an executor's graph, where strictness is a must: the edges
     of its ensemble are checked before any backend could be asked.
     """
 
     strict: bool
-    names: SettingNames
     under_executor: bool = False
 
     @property
@@ -138,13 +140,13 @@ def _advise_writing(model: SourceModel, rules: Rules) -> str:
     if model.misnamed_config:
         return f"rename {shortened(model.misnamed_config)} to it"
     if rules.under_executor:
-        return _advise_export(rules.names)
+        return _EXPORT
     if not model.backend and model.advice is None:
         return f"write a config.pbtxt that names the backend: {_describe_untold(model)}"
     what = f"write a config.pbtxt{_describe_advice(model)}"
     if not _may_be_completed(model):
         return what
-    return f"{what}, or set {rules.names.auto_complete}=true to let Triton make one"
+    return f"{what}, or set {AUTO_COMPLETE}=true to let Triton make one"
 
 
 def _describe_untold(model: SourceModel) -> str:
@@ -174,7 +176,7 @@ def _check_saved_model(model: SourceModel) -> None:
 def _advise(model: SourceModel, rules: Rules) -> str:
     """What to do about a field that is missing."""
     if rules.under_executor:
-        return _advise_export(rules.names)
+        return _EXPORT
     if model.is_ensemble:  # an ensemble is never completed
         return _DECLARE
     if not model.backend and model.advice is None:
@@ -182,14 +184,7 @@ def _advise(model: SourceModel, rules: Rules) -> str:
     add = f"add{_describe_advice(model) or ' it'}"
     if not _may_be_completed(model):
         return add
-    return f"{add}, or set {rules.names.auto_complete}=true to let Triton ask the backend for it"
-
-
-def _advise_export(names: SettingNames) -> str:
-    return (
-        "export the model again, or declare it: the ensemble in the executor's place is made of "
-        f"what configs say, whatever {names.auto_complete} is"
-    )
+    return f"{add}, or set {AUTO_COMPLETE}=true to let Triton ask the backend for it"
 
 
 def _find_lacks(model: SourceModel, rules: Rules) -> Iterator[tuple[str, str]]:

@@ -34,7 +34,7 @@ from ensemble_tools.archive.source_model import GRAPH_FILE, PYTHON_FILE, WORKFLO
 from ensemble_tools.archive.zip_sizes import holds_entry
 from ensemble_tools.errors import PicklesRefused, printable, shown
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
-from ensemble_tools.serving.setting_names import SettingNames
+from ensemble_tools.setting_names import PICKLES
 from ensemble_tools.workflows.program import PANDAS
 
 #: What the pytorch backend loads, unless default_model_filename says otherwise.
@@ -69,15 +69,13 @@ def find_unpickled(plan: ServingPlan, repository: ModelRepository) -> tuple[Unpi
     return tuple(dict.fromkeys(files))
 
 
-def check_unpickled(plan: ServingPlan, repository: ModelRepository, names: SettingNames) -> None:
+def check_unpickled(plan: ServingPlan, repository: ModelRepository) -> None:
     """Raise PicklesRefused for the first of what would be unpickled."""
     for each in find_unpickled(plan, repository):
-        raise PicklesRefused(each.path, each.reader, each.why, each.remedy, names.pickles)
+        raise PicklesRefused(each.path, each.reader, each.why, each.remedy, PICKLES)
 
 
-def describe_unpickled(
-    plan: ServingPlan, repository: ModelRepository, names: SettingNames
-) -> Iterator[str]:
+def describe_unpickled(plan: ServingPlan, repository: ModelRepository) -> Iterator[str]:
     """Sentences for people, with places in the archive."""
     for each in find_unpickled(plan, repository):
         place = each.path
@@ -85,7 +83,7 @@ def describe_unpickled(
             place = place.relative_to(repository.path)
         yield (
             f"{shown(place)}: {each.reader} unpickles it, which runs what it says ({each.why}); "
-            f"{names.pickles}=off refuses that"
+            f"{PICKLES}=off refuses that"
         )
 
 

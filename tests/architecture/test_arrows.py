@@ -111,16 +111,17 @@ def test_wire_names_stand_in_one_place() -> None:
     assert knowing == {"serve/http/messages.py"}
 
 
-#: What of the libraries may name a setting: commands, whose words people read; steps that run in
-#: the models' Python and need a library there, where nobody hands them anything in.
+#: What of the libraries may name a setting: what messages about archives send people to; commands,
+#: whose words people read; steps that run in the models' Python and need a library there.
 NAMING = (
+    "ensemble_tools/setting_names.py",
     "ensemble_tools/commands/",
     *(f"ensemble_tools/steps/{name}_model.py" for name in ("merlin", "search", "recommend")),
 )
 
 
 def test_libraries_do_not_know_the_environment() -> None:
-    """container/ names the variables; a library says what it was handed (limit, SettingNames)."""
+    """container/ names the variables; a library says what it was handed (limit)."""
     knowing = [
         relative(path)
         for path in sources("serve", "ensemble_tools")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from container.limits import SETTING_NAMES
 from ensemble_tools import (
     Choices,
     Compile,
@@ -111,7 +110,7 @@ def read_forms(
         return None
     compiled, reasons = None, []
     if is_compiled:
-        choices = Choices(rewrite=rewrite, compile=Compile.AUTO, names=SETTING_NAMES)
+        choices = Choices(rewrite=rewrite, compile=Compile.AUTO)
         compiled_plan = plan_and_try(repository, graph, Namespace(COMPILED), choices)
         compiled = compiled_plan if compiled_plan.compiled else None
         reasons = [
@@ -135,7 +134,7 @@ def read_forms(
 def _plan(
     repository: ModelRepository, graph: ExecutorGraph | None, name: str, rewrite: Rewrite
 ) -> ServingPlan:
-    choices = Choices(rewrite=rewrite, names=SETTING_NAMES)
+    choices = Choices(rewrite=rewrite)
     return plan(repository, graph, Namespace(name), choices)
 
 

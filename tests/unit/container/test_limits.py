@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from container import limits
-from container.limits import SETTING_NAMES, largest_body
+from container.limits import largest_body
 from container.settings import SETTINGS, format_settings_table, read_settings
 from container.settings.values import MIB
-from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
+from ensemble_tools.setting_names import AUTO_COMPLETE, PICKLES, REWRITE
 from serve.errors import BodyTooLarge
 from serve.limit import name_setting
 
@@ -62,7 +62,6 @@ def test_names_are_settings() -> None:
 
 
 def test_messages_name_settings_that_there_are() -> None:
-    """What the archive's messages send people to is a setting, and commands say the same."""
-    named = (SETTING_NAMES.rewrite, SETTING_NAMES.auto_complete, SETTING_NAMES.pickles)
+    """What the archive's messages send people to is a setting."""
+    named = (REWRITE, AUTO_COMPLETE, PICKLES)
     assert [name for name in named if f"`{name}`" not in format_settings_table()] == []
-    assert SETTING_NAMES == CONTAINERS_NAMES

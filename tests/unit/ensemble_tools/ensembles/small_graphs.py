@@ -25,7 +25,6 @@ GENRES = column("genres", ragged=True)
 CLICK, BUY = column("click", "float32"), column("buy", "float32")
 #: One of Merlin's operators that runs Python inside the executor.
 FILTER = "merlin.systems.dag.ops.session_filter.FilterCandidates"
-REMEDY = "serve the executor"
 
 
 def child_config(step: Step, backend: str = "python") -> ModelConfig:
@@ -78,7 +77,7 @@ def gather(
     wiring = drop_idle_calls(wiring, plans)
     kept = {ANSWER, *(call.key for call in wiring.calls)}
     plans = {key: plan for key, plan in plans.items() if key in kept}
-    placement = place(wiring, plans, frozenset(configs), PATH, REMEDY)
+    placement = place(wiring, plans, frozenset(configs), PATH)
     return Parts(wiring, executor, configs, plans, placement)
 
 

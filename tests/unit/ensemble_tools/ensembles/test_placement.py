@@ -60,7 +60,7 @@ def plans(*changed: InputPlan, of: Wiring) -> dict[str, InputPlan]:
 
 
 def placed(of: Wiring, found: Mapping[str, InputPlan], *taken: str) -> Placement:
-    return place(of, found, frozenset(taken), PATH, "serve the executor")
+    return place(of, found, frozenset(taken), PATH)
 
 
 A, B = FromCall("a"), FromCall("b")
@@ -158,9 +158,11 @@ TWO_PLACES = wiring(
     ids=["1", "2", "3", "4"],
 )
 def test_inline_operators_without_a_place(row: Wiring, readers: tuple[str, ...], says: str) -> None:
-    """Only the executor runs these; the remedy is the caller's."""
+    """Only the executor runs these, which the remedy says."""
     found = plans(*(plan(reader, merlin=True) for reader in readers), of=row)
-    with pytest.raises(GraphNotExpressible, match=f"{says}.*; serve the executor") as refused:
+    with pytest.raises(
+        GraphNotExpressible, match=f"{says}.*; SERVE_REWRITE=auto serves the executor"
+    ) as refused:
         placed(row, found)
     assert (refused.value.operator, refused.value.columns) == ("Filter", ("c",))
 

@@ -25,7 +25,6 @@ from ensemble_tools.serving.demand import measure_demand
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import Choices, ServingPlan, plan
 from ensemble_tools.serving.publish import publish
-from ensemble_tools.serving.setting_names import SettingNames
 from tests.support.bare_models import field, onnx_graph, onnx_model, saved_model, varint
 
 EXAMPLES = Path(__file__).parents[4] / "examples/merlin"
@@ -40,8 +39,7 @@ SAVED = saved_model([("x", 1, (-1, 4))], [("y", 1, (-1, 2))])
 
 
 def planned(root: Path, *, strict: bool = True) -> ServingPlan:
-    names = SettingNames(auto_complete="SERVE_AUTO_COMPLETE")
-    return plan(read_repository(root), None, Namespace("m"), Choices(strict=strict, names=names))
+    return plan(read_repository(root), None, Namespace("m"), Choices(strict=strict))
 
 
 def served_config(root: Path) -> pb.ModelConfig:

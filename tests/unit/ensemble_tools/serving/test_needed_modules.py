@@ -16,7 +16,6 @@ from ensemble_tools.packing.checking import check_archive
 from ensemble_tools.serving.needed_modules import find_needed
 from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.serving.serving_plan import Form, PublishedModel, Rewrite, ServingPlan
-from ensemble_tools.serving.setting_names import SettingNames
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 LAMBDA = GOLDEN / "graph_json/lambda/repository"
@@ -34,7 +33,7 @@ def export(tmp_path: Path) -> Path:
 
 
 def notes(export: Path) -> tuple[str, ...]:
-    return check_archive(export, strict=True, names=SettingNames())
+    return check_archive(export, strict=True)
 
 
 @pytest.mark.parametrize("elsewhere", ["", "nvt_functions.py", "executor_model/1/nvt_functions.py"])

@@ -37,7 +37,6 @@ from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.serving.plan import Choices, Form, PublishedModel, Rewrite, ServingPlan, plan
 from ensemble_tools.serving.publish import MAX_DEPTH, publish, retract
 from ensemble_tools.serving.servability import check_ensemble
-from ensemble_tools.serving.setting_names import SettingNames
 from tests.support.category_files import parquet
 
 ROOT = Path(__file__).parents[4]
@@ -75,12 +74,11 @@ def ensemble(*steps: str) -> str:
 
 
 #: What messages are to call the settings, as the container's do.
-NAMES = SettingNames("SERVE_REWRITE", "SERVE_AUTO_COMPLETE")
 
 
 def planned(root: Path, *, strict: bool = True, entry: str | None = None) -> ServingPlan:
     repository = read_repository(root, entry)
-    return plan(repository, None, Namespace("hash"), Choices(strict=strict, names=NAMES))
+    return plan(repository, None, Namespace("hash"), Choices(strict=strict))
 
 
 def test_the_longest_name(tmp_path: Path) -> None:

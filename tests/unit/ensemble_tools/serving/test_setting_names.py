@@ -10,11 +10,8 @@ from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.errors import ConfigIncomplete, GraphNotExpressible
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import Choices, Rewrite, plan
-from ensemble_tools.serving.setting_names import SettingNames
 from tests.golden.archives import Graph
 from tests.golden.cases import USER, Case, keeps_names, workflow
-
-NAMES = SettingNames("FORMS", "COMPLETION")
 
 
 def write_model(root: Path, config: str | None) -> Path:
@@ -35,8 +32,11 @@ def inline_alone() -> Case:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (None, "write a config.pbtxt, or set COMPLETION=true to let Triton make one"),
-        ('backend: "python"', "add it, or set COMPLETION=true to let Triton ask the backend"),
+        (None, "write a config.pbtxt, or set SERVE_AUTO_COMPLETE=true to let Triton make one"),
+        (
+            'backend: "python"',
+            "add it, or set SERVE_AUTO_COMPLETE=true to let Triton ask the backend",
+        ),
     ],
 )
 def test_completion(config: str | None, says: str, tmp_path: Path) -> None:
@@ -46,7 +46,6 @@ def test_completion(config: str | None, says: str, tmp_path: Path) -> None:
             read_repository(write_model(tmp_path, config)),
             None,
             Namespace("m"),
-            Choices(names=NAMES),
         )
 
 
@@ -54,17 +53,17 @@ def test_completion_under_an_executor(tmp_path: Path) -> None:
     """For the executor's children the setting changes nothing, and the message says so."""
     case = keeps_names()
     (case.write(tmp_path) / "1_predict/config.pbtxt").unlink()
-    with pytest.raises(ConfigIncomplete, match=r"whatever COMPLETION is$"):
-        plan(read_repository(tmp_path), case.graph, Namespace("m"), Choices(names=NAMES))
+    with pytest.raises(ConfigIncomplete, match=r"whatever SERVE_AUTO_COMPLETE is$"):
+        plan(read_repository(tmp_path), case.graph, Namespace("m"))
 
 
 def test_rewriting(tmp_path: Path) -> None:
     """What no ensemble can express, and the executor that was asked for, name the one setting."""
     case = inline_alone()
     repository = read_repository(case.write(tmp_path))
-    with pytest.raises(GraphNotExpressible, match=r"; FORMS=auto serves the executor itself$"):
-        plan(repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.ENSEMBLE, names=NAMES))
-    served = plan(
-        repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.EXECUTOR, names=NAMES)
-    )
-    assert served.reasons == ("FORMS=executor asks for it",)
+    with pytest.raises(
+        GraphNotExpressible, match=r"; SERVE_REWRITE=auto serves the executor itself$"
+    ):
+        plan(repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.ENSEMBLE))
+    served = plan(repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.EXECUTOR))
+    assert served.reasons == ("SERVE_REWRITE=executor asks for it",)

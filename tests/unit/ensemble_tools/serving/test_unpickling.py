@@ -17,7 +17,6 @@ from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.serving.overlay import overlay_model
 from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan
-from ensemble_tools.serving.setting_names import SettingNames
 from ensemble_tools.serving.unpickling import check_unpickled, find_unpickled
 from ensemble_tools.workflows.program import Kept
 from tests.support import models
@@ -25,7 +24,6 @@ from tests.support.pickled_files import SAVED, SCRIPTED, hostile, write_parquet,
 
 ROOT = Path(__file__).parents[4]
 STEP = "0_transformworkflowtriton"
-NAMES = SettingNames(pickles="SERVE_PICKLES")
 PYTORCH = """
 platform: "pytorch_libtorch"
 input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
@@ -91,7 +89,7 @@ def test_a_workflow_that_is_compiled_in_part(export: Path) -> None:
     in_part = replace(step, compiled=replace(step.compiled, program=program))
     others = tuple(in_part if model is step else model for model in made.models)
     with pytest.raises(PicklesRefused) as error:
-        check_unpickled(replace(made, models=others), repository, NAMES)
+        check_unpickled(replace(made, models=others), repository)
     assert str(error.value) == (
         f"{export / STEP}/1/workflow/workflow.pkl: the model's process would unpickle it "
         "(compiled in part: LambdaOp, column 'age': it calls a function of yours), and "
@@ -134,7 +132,7 @@ def test_what_was_to_be_compiled_and_is_not(export: Path) -> None:
     """Tables may turn out to be unusable when they are written: then NVTabular would be asked."""
     repository = read_repository(export)
     graph = read_executor_graph(repository)
-    choices = Choices(compile=Compile.AUTO, pickles=False, names=NAMES)
+    choices = Choices(compile=Compile.AUTO, pickles=False)
     assert plan(repository, graph, Namespace("model"), choices).compiled == 1
     repository = repository.with_unusable({STEP: "its tables are unusable"})
     with pytest.raises(PicklesRefused, match=r"workflow\.pkl: NVTabular .* tables are unusable"):
@@ -253,14 +251,12 @@ def test_functions_of_a_workflow_without_a_pickle(tmp_path: Path) -> None:
 
 def test_explain_and_pack_tell_of_it(export: Path) -> None:
     """A note for each file, by its place in the archive."""
-    archive = read_archive(
-        export, "model", rewrite=Rewrite.EXECUTOR, workflows=Compile.AUTO, names=NAMES
-    )
+    archive = read_archive(export, "model", rewrite=Rewrite.EXECUTOR, workflows=Compile.AUTO)
     assert archive.plan is not None
     assert archive.plan.notes[-1] == (
         "executor_model/1/ensemble/ensemble.pkl: Merlin's executor unpickles it, which runs what "
-        "it says (rewrite=executor asks for it); SERVE_PICKLES=off refuses that"
+        "it says (SERVE_REWRITE=executor asks for it); SERVE_PICKLES=off refuses that"
     )
-    whole = read_archive(export, "model", workflows=Compile.AUTO, names=NAMES)
+    whole = read_archive(export, "model", workflows=Compile.AUTO)
     assert whole.plan is not None
     assert not any("unpickles" in note for note in whole.plan.notes)
