@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from container.constants import Constants
-from container.settings import UNITS, format_settings_table
+from container.settings.reading import UNITS, format_settings_table
 from ensemble_tools.missing import tell_missing_packages
 
 #: What an image sets for the libraries of its models. Ours read it when they are imported: of

@@ -21,7 +21,7 @@ from container.health import HealthCheck
 from container.machine.allocator import trim_forever
 from container.machine.memory import read_machine_limits
 from container.ports import LOOPBACK, Ports
-from container.settings import Settings
+from container.settings.reading import Settings
 from container.telemetry.observability import Observability
 from container.telemetry.outside import OutsideCounts
 from container.tritonserver.command import PYTHON_THREADS

@@ -34,14 +34,15 @@ from container.errors import (
     Mistake,
     SettingsError,
 )
-from container.logs import FLUSH_S, Sink, catch_the_rest, configure, open_standard_error
+from container.logs.setup import FLUSH_S, catch_the_rest, configure, open_standard_error
+from container.logs.sink import Sink
 from container.machine.allocator import keep_freed_memory
 from container.machine.cuda_libraries import arrange_cuda_compat
 from container.machine.descriptors import raise_limit
 from container.machine.hardware import Hardware, look_at_hardware
 from container.model_environment import hide_from_models, shut_ourselves
 from container.ports import Ports, choose_ports
-from container.settings import Settings, read_alone, read_settings
+from container.settings.reading import Settings, read_alone, read_settings
 from container.start_line import describe_open_apis, describe_start
 from container.telemetry.outside import OutsideCounts
 from container.traces_endpoint import find_traces_endpoint, hide_secrets, wants_grpc
@@ -49,7 +50,7 @@ from container.tritonserver.command import TritonCommand, build_command, name_sh
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import ModelsPython, find_python_on_path, find_runtime
-from container.warm import Surroundings, WarmInterpreters
+from container.warm.interpreters import Surroundings, WarmInterpreters
 from container.work_dir import work_dir as make_work_dir
 from serve.threads import run_in_daemon_thread
 from serve.triton.access import TritonAccess

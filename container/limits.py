@@ -6,7 +6,7 @@ serve/ does not know the environment: each number comes with the name that its m
 from __future__ import annotations
 
 from container.machine.descriptors import count_connections_allowed
-from container.settings import Settings
+from container.settings.reading import Settings
 from container.settings.values import MIB
 from serve.http.connections import ConnectionLimits
 from serve.limit import Limit, TimeLimit

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from container.errors import PortsExhausted
-from container.settings import Settings
+from container.settings.reading import Settings
 from container.settings.values import PortRange
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from container.machine.hardware import PLAIN, Hardware
-from container.settings import Settings, list_changes
+from container.settings.reading import Settings, list_changes
 from container.tritonserver.runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
 
 #: What the line says in words of its own.

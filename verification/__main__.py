@@ -25,7 +25,7 @@ from pathlib import Path
 
 from container.errors import ContainerError
 from container.machine.hardware import look_at_hardware
-from container.settings import Settings, read_settings
+from container.settings.reading import Settings, read_settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
 from ensemble_tools.commands.path_argument import add_paths, open_path
 from ensemble_tools.commands.several import (

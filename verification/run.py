@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from container.settings import Settings
+from container.settings.reading import Settings
 from container.tritonserver.runtime import SMALL_PYTHON, TritonRuntime, find_runtime
 from ensemble_tools import ServingPlan
 from ensemble_tools.archive.model_config import parse_model_config

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from container.settings.values import Parser
+from container.settings.values import (
+    Parser,
+    PortRange,
+    absolute_path,
+    boolean,
+    one_of,
+    port_range,
+    seconds,
+    text,
+)
 
 _METADATA = "variable"
+#: How a value is read of which the type says all that there is to say.
+_PARSERS: Mapping[object, Parser] = {
+    bool: boolean,
+    float: seconds,
+    str: text,
+    Path: absolute_path,
+    PortRange: port_range,
+}
 
 
 @dataclass(frozen=True)
@@ -26,12 +45,38 @@ class Variable:
     field: str = ""
 
 
-def variable(*names: str, default: str, meaning: str, parser: Parser, shown: str = "") -> Any:
-    """The field of a settings class that these variables say."""
-    return field(metadata={_METADATA: Variable(names, default, meaning, parser, shown)})
+def variable(
+    name: str | tuple[str, ...],
+    default: str,
+    meaning: str,
+    parser: Parser | None = None,
+    shown: str = "",
+) -> Any:
+    """The field of a settings class that this variable says, or the first that is set of several.
+
+    parser: None where the field's type says how it is read: a bool, a path, one of some words.
+    """
+    names = (name,) if isinstance(name, str) else name
+    row = Variable(names, default, meaning, parser or text, shown)
+    return field(metadata={_METADATA: (row, parser is None)})
 
 
 def variables_of(settings: type) -> tuple[Variable, ...]:
     """All of a settings class, in the order of its fields."""
-    rows = [(it.name, it.metadata[_METADATA]) for it in fields(settings) if it.metadata]
-    return tuple(replace(row, field=name) for name, row in rows)
+    types = get_type_hints(settings)
+    rows = []
+    for it in fields(settings):
+        if it.metadata:
+            row, by_type = it.metadata[_METADATA]
+            parser = _find_parser(types[it.name]) if by_type else row.parser
+            rows.append(replace(row, field=it.name, parser=parser))
+    return tuple(rows)
+
+
+def _find_parser(kind: Any) -> Parser:
+    """kind: a type, perhaps or None."""
+    if get_origin(kind) is Literal:
+        return one_of(*get_args(kind))
+    if kind in _PARSERS:
+        return _PARSERS[kind]
+    return next(_find_parser(each) for each in get_args(kind) if each is not type(None))

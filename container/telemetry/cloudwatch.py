@@ -20,7 +20,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
-from container.settings import Settings
+from container.settings.reading import Settings
 from container.telemetry.deltas import Difference, subtract
 from container.telemetry.emf import write_events
 from container.telemetry.event_queue import Event, EventQueue

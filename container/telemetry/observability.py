@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from container import __version__
 from container.background import restart_for_ever
 from container.ports import Ports
-from container.settings import Settings
+from container.settings.reading import Settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_loop import watch_lag
 from container.telemetry.machine_gauges import MachineGauges

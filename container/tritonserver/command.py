@@ -20,7 +20,7 @@ import uvloop
 
 from container.model_environment import hide_from_models
 from container.ports import LOOPBACK, Ports
-from container.settings import Settings
+from container.settings.reading import Settings
 from container.traces_endpoint import find_traces_endpoint
 from container.tritonserver.runtime import (
     CLIENT_SHM,

@@ -19,8 +19,9 @@ import threading
 import time
 from collections.abc import Iterable
 
-from container.logs import Lane, LogFormat, Sink
 from container.logs.json_lines import format_json_line
+from container.logs.setup import LogFormat
+from container.logs.sink import Lane, Sink
 from container.logs.text_lines import is_plain, mark_lines
 from container.tritonserver.log_lines import FindModel, TritonLines
 from container.tritonserver.start_output import StartOutput

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from container.errors import RuntimeNotFound, RuntimeUnusable
 from container.machine.die_with_parent import die_with_parent
-from container.settings import Settings
+from container.settings.reading import Settings
 from container.traces_endpoint import find_traces_endpoint
 from container.tritonserver.backends import list_backends
 from container.tritonserver.stub import (

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.quoted import quote
 from bench.results import read_results
-from container.settings import format_settings_table
+from container.settings.reading import format_settings_table
 from container.telemetry.cloudwatch import make_counters
 from container.telemetry.machine_gauges import MachineGauges
 from container.telemetry.outside import OutsideCounts

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from container.settings import UNITS, format_settings_table
+from container.settings.reading import UNITS, format_settings_table
 from tests.architecture.listings import (
     LISTINGS,
     ROOT,

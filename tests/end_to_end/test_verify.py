@@ -22,7 +22,7 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from container.settings import read_settings
+from container.settings.reading import read_settings
 from ensemble_tools import Namespace, ServingPlan, plan, read_repository
 from ensemble_tools import __main__ as command
 from ensemble_tools.signals import INTERRUPTED

@@ -13,7 +13,7 @@ import pytest
 import tritonclient.grpc as triton_grpc
 
 from container.ports import choose_ports
-from container.settings import read_settings
+from container.settings.reading import read_settings
 from container.tritonserver.command import build_command, name_shm_prefix
 from container.tritonserver.runtime import find_runtime
 from ensemble_tools.serving.plan import ServingPlan

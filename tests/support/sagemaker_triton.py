@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 
 from container.ports import choose_ports
-from container.settings import read_settings
+from container.settings.reading import read_settings
 from container.tritonserver.command import build_command, name_shm_prefix
 from container.tritonserver.process import remove_shared_memory
 from container.tritonserver.runtime import find_runtime

@@ -15,7 +15,7 @@ from container.constants import Constants
 from container.errors import ContainerError
 from container.machine.cuda_libraries import arrange_cuda_compat, count_gpus
 from container.ports import LOOPBACK, choose_ports
-from container.settings import Settings
+from container.settings.reading import Settings
 from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import TritonRuntime

@@ -26,9 +26,21 @@ import importlib
 import json
 import os
 import re
+import sys
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+
+sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../shared"))
+from stand_in import (
+    Parameters,
+    Refused,
+    StandIn,
+    find_file,
+    first_line,
+    kind_of,
+    list_dims,
+)
 
 INPUT, OUTPUT, FLOAT = "input__0", "output__0", "TYPE_FP32"
 
@@ -49,11 +61,7 @@ TREE_BOOSTERS = ("gbtree", "dart")
 HINGE = "binary:hinge"
 
 
-class Refused(Exception):
-    """The model cannot be served; the text goes back to whoever loads it."""
-
-
-class TritonPythonModel:
+class TritonPythonModel(StandIn):
     """One instance of one forest."""
 
     def initialize(self, args):
@@ -61,7 +69,7 @@ class TritonPythonModel:
         self.name = args["model_name"]
         config = json.loads(args["model_config"])
         warn_of_gpu(args)
-        self.settings = Settings(config.get("parameters", {}), self.name)
+        self.settings = Settings(config, self.name)
         self.forest = load(self.settings, args, config)
         check_features(config, self.forest.features, self.name)
         declared = declared_width(config, self.name)
@@ -73,29 +81,16 @@ class TritonPythonModel:
                 f"{self.rule.width}; declare dims: [ {self.rule.width} ] or change the parameters"
             )
 
-    def execute(self, requests):
-        """Answers each request by itself; one that fails does not touch the others."""
-        return [self.answer(request) for request in requests]
-
-    def answer(self, request):
-        """The response to one request, an error response included."""
-        try:
-            rows = self.rows(request)
-            numbers = np.asarray(self.rule.apply(self.forest, rows), dtype=np.float32)
-        except Refused as refused:
-            return pb_utils.InferenceResponse(error=error(str(refused), "INVALID_ARG"))
-        except Exception as failed:
-            text = f"model '{self.name}' failed: {failed}"
-            return pb_utils.InferenceResponse(error=error(text, "INTERNAL"))
+    def compute(self, request):
+        """FP32 [rows], or [rows, width]."""
+        rows = self.rows(request)
+        numbers = np.asarray(self.rule.apply(self.forest, rows), dtype=np.float32)
         shape = [len(rows)] if self.rule.width == 1 else [len(rows), self.rule.width]
-        return pb_utils.InferenceResponse([pb_utils.Tensor(OUTPUT, numbers.reshape(shape))])
+        return [pb_utils.Tensor(OUTPUT, numbers.reshape(shape))]
 
     def rows(self, request):
         """FP32 [rows, features]."""
-        tensor = pb_utils.get_input_tensor_by_name(request, INPUT)
-        if tensor is None:
-            raise Refused(f"input '{INPUT}' of model '{self.name}' is not in the request")
-        array = tensor.as_numpy()
+        array = self.input(request, INPUT).as_numpy()
         if array.ndim != 2 or array.shape[1] != self.forest.features:
             raise Refused(
                 f"input '{INPUT}' of model '{self.name}' has the shape {list(array.shape)}, "
@@ -108,12 +103,11 @@ class TritonPythonModel:
         self.forest = self.rule = None
 
 
-class Settings:
+class Settings(Parameters):
     """The config's `parameters` that change an answer; those that tune a GPU are passed over."""
 
-    def __init__(self, parameters, model):
-        self.words = {key: value["string_value"] for key, value in parameters.items()}
-        self.model = model
+    def __init__(self, config, model):
+        super().__init__(config, model)
         self.model_type = self.words.get("model_type", LEGACY)
         if self.model_type not in FILES:
             raise Refused(
@@ -132,35 +126,23 @@ class Settings:
     def __str__(self):
         return f"with predict_proba {self.predict_proba} and output_class {self.output_class}"
 
-    def word(self, key, default):
-        """The parameter's text, or the default; None as default means that it is required."""
-        if key not in self.words and default is None:
+    def flag(self, key, default=None):
+        """A boolean: true or false, and no other spelling."""
+        return bool(self.required(key, default, ("false", "true").index, "'true' or 'false'"))
+
+    def number(self, key, default=None):
+        """A number."""
+        return self.required(key, default, float, "a number")
+
+    def required(self, key, default, kind, expected):
+        """As read; None as default means that it must be there."""
+        value = self.read(key, default, kind, expected)
+        if value is None:
             raise Refused(
                 f"required parameter {key} of model '{self.model}' is not in its config; "
                 "add it under parameters"
             )
-        return self.words.get(key, default)
-
-    def flag(self, key, default=None):
-        """A boolean: true or false, and no other spelling."""
-        word = self.word(key, default)
-        if isinstance(word, bool):
-            return word
-        if word not in ("true", "false"):
-            raise Refused(
-                f"parameter {key} of model '{self.model}' is '{word}', expected 'true' or 'false'"
-            )
-        return word == "true"
-
-    def number(self, key, default=None):
-        """A number."""
-        word = self.word(key, default)
-        try:
-            return float(word)
-        except ValueError:
-            raise Refused(
-                f"parameter {key} of model '{self.model}' is '{word}', expected a number"
-            ) from None
+        return value
 
 
 class XGBoost:
@@ -279,13 +261,8 @@ def both_classes(forest, rows):
 
 def load(settings, args, config):
     """The forest. Raises Refused."""
-    name = config.get("default_model_filename") or FILES[settings.model_type]
-    path = os.path.join(args["model_repository"], args["model_version"], name)
-    if not os.path.isfile(path):
-        raise Refused(
-            f"unable to find '{path}' for model '{settings.model}' of model_type "
-            f"{settings.model_type}"
-        )
+    default, kind = FILES[settings.model_type], f" of model_type {settings.model_type}"
+    path = find_file(args, config, default, os.path.isfile, kind)
     kind = LightGBM if settings.model_type == "lightgbm" else XGBoost
     kind = Treelite if settings.model_type == TREELITE else kind
     try:
@@ -358,12 +335,6 @@ def check_trees(content, path, model):
         place = end
 
 
-def first_line(cause):
-    """Of an error, which in C++ libraries goes on with a stack trace, the line that says it."""
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    return lines[0] if lines else type(cause).__name__
-
-
 def check_learner(learner, model):
     """Refuses what treelite, through which FIL reads XGBoost, cannot hold or transform."""
     booster = learner["gradient_booster"]["name"]
@@ -383,7 +354,7 @@ def check_learner(learner, model):
 
 def warn_of_gpu(args):
     """KIND_AUTO becomes KIND_GPU where there is one; on a processor the numbers are the same."""
-    if args["model_instance_kind"].replace("KIND_", "") == "GPU":
+    if kind_of(args) == "GPU":
         pb_utils.Logger.log_warn(
             f"model '{args['model_name']}' has an instance on a GPU, but the Python stand-in for "
             "FIL runs it on the processor; NVIDIA's image has the FIL that uses the GPU"
@@ -427,10 +398,4 @@ def declared_dims(config, direction, name, model):
             f"{direction} '{name}' of model '{model}' is of {tensor['data_type']}, but FIL knows "
             f"{FLOAT} only"
         )
-    return [int(dim) for dim in (tensor.get("reshape") or {}).get("shape", tensor["dims"])]
-
-
-def error(text, code):
-    """An error with its code where this Triton's Python backend knows codes (2.40 and up)."""
-    codes = getattr(pb_utils.TritonError, code, None)
-    return pb_utils.TritonError(text) if codes is None else pb_utils.TritonError(text, codes)
+    return list_dims(tensor)

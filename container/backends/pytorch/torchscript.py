@@ -18,10 +18,15 @@ Output names mean the places NAME__INDEX in the returned tuple, otherwise the or
 
 import json
 import os
+import sys
 
 import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
+
+sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../shared"))
+import stand_in
+from stand_in import Refused, find_file, first_line, kind_of, list_dims
 
 DEFAULT_FILE = "model.pt"
 # A model that AOT Inductor compiled: machine code, for one release of torch and one kind of CPU.
@@ -43,24 +48,20 @@ TRITON_TYPES = {dtype: name for name, dtype in TORCH_TYPES.items()}
 STRING = "TYPE_STRING"
 
 
-class Refused(Exception):
-    """The model cannot be served; the text goes back to whoever loads it."""
-
-
-class TritonPythonModel:
+class TritonPythonModel(stand_in.StandIn):
     """One instance of one TorchScript model."""
 
     def initialize(self, args):
         """Loads the model and settles which tensor is which. Raises Refused."""
         self.name = args["model_name"]
         self.config = json.loads(args["model_config"])
-        self.parameters = Parameters(self.config.get("parameters", {}), self.name)
+        self.parameters = Parameters(self.config, self.name)
         self.parameters.apply()
         self.device = device_of(args)
         path = artifact(args, self.config)
         with self.parameters.guard():
             self.module = load(path, self.device, self.name)
-        refuse_unsupported(self.config, self.name)
+        stand_in.refuse_unsupported(self.config, self.name, "libtorch")
         arguments, result = forward_schema(self.module)
         check_types(self.config, self.name)
         self.takes_dict = is_dict_input(arguments)
@@ -70,40 +71,30 @@ class TritonPythonModel:
 
     def execute(self, requests):
         """Answers each request by itself; one that fails does not touch the others."""
-        responses = [self.answer(request) for request in requests]
+        responses = super().execute(requests)
         if self.parameters.flag("ENABLE_CACHE_CLEANING", False) and torch.cuda.is_available():
             torch.cuda.empty_cache()
         return responses
 
-    def answer(self, request):
-        """The response to one request, an error response included."""
-        try:
-            with self.parameters.guard():
-                outputs = self.run(request)
-                requested = request.requested_output_names()  # a set, of another order each time
-                tensors = [
-                    self.output(name, outputs) for name in self.output_index if name in requested
-                ]
-        except Refused as refused:
-            return pb_utils.InferenceResponse(error=error(str(refused), "INVALID_ARG"))
-        except Exception as failed:
-            text = f"PyTorch execute failure: {failed}"
-            return pb_utils.InferenceResponse(error=error(text, "INTERNAL"))
-        return pb_utils.InferenceResponse(output_tensors=tensors)
+    def compute(self, request):
+        """The outputs that are asked for."""
+        with self.parameters.guard():
+            outputs = self.run(request)
+            requested = request.requested_output_names()  # a set, of another order each time
+            return [self.output(name, outputs) for name in self.output_index if name in requested]
+
+    def describe(self, failed):
+        """In libtorch's words."""
+        return f"PyTorch execute failure: {failed}"
 
     def run(self, request):
         """The model's outputs as a list."""
-        tensors = {
-            name: self.input(pb_utils.get_input_tensor_by_name(request, name), name)
-            for name in self.input_order
-        }
+        tensors = {name: self.to_torch(self.input(request, name)) for name in self.input_order}
         result = self.module(tensors) if self.takes_dict else self.module(*tensors.values())
         return as_list(result)
 
-    def input(self, tensor, name):
+    def to_torch(self, tensor):
         """A request's tensor on the model's device; strings become a list."""
-        if tensor is None:
-            raise Refused(f"input '{name}' of model '{self.name}' is not in the request")
         if not tensor.is_cpu():
             return on_device(torch.from_dlpack(tensor.to_dlpack()), self.device)
         array = tensor.as_numpy()
@@ -139,35 +130,22 @@ class TritonPythonModel:
             torch.cuda.empty_cache()
 
 
-class Parameters:
+class Parameters(stand_in.Parameters):
     """The config's `parameters` that libtorch knows."""
 
-    def __init__(self, parameters, model):
-        self.words = {key: value["string_value"] for key, value in parameters.items()}
-        self.model = model
+    def __init__(self, config, model):
+        super().__init__(config, model)
         self.inference_mode = self.flag("INFERENCE_MODE", True)
         self.optimized = not self.flag("DISABLE_OPTIMIZED_EXECUTION", False)
 
     def flag(self, key, default):
         """A boolean in the spellings libtorch reads."""
-        word = self.words.get(key)
-        if word is None:
-            return default
-        if word.lower() in ("true", "t", "1", "false", "f", "0"):
-            return word.lower() in ("true", "t", "1")
-        raise Refused(
-            f"parameter {key} of model '{self.model}' is '{word}', expected true or false"
-        )
+        words = ("true", "t", "1", "false", "f", "0")
+        return self.read(key, default, lambda word: words.index(word.lower()) < 3, "true or false")
 
     def count(self, key):
-        """A whole number, or None."""
-        word = self.words.get(key)
-        try:
-            return None if word is None else int(word)
-        except ValueError:
-            raise Refused(
-                f"parameter {key} of model '{self.model}' is '{word}', expected a whole number"
-            ) from None
+        """A whole number; 0 where there is none."""
+        return self.read(key, 0, int, "a whole number")
 
     def apply(self):
         """Sets what holds for the whole process: an instance has its own."""
@@ -183,7 +161,7 @@ class Parameters:
             ("INTRA_OP_THREAD_COUNT", torch.set_num_threads),
             ("INTER_OP_THREAD_COUNT", torch.set_num_interop_threads),
         ):
-            if (self.count(key) or 0) > 0:
+            if self.count(key) > 0:
                 setter(self.count(key))
 
     def guard(self):
@@ -209,7 +187,7 @@ class Guard:
 
 def device_of(args):
     """Where the instance runs; None lets the model's file decide (KIND_MODEL)."""
-    kind = args["model_instance_kind"].replace("KIND_", "")
+    kind = kind_of(args)
     if kind == "MODEL":
         return None
     if kind != "GPU":
@@ -234,15 +212,12 @@ def artifact(args, config):
             f"model '{args['model_name']}' is of the platform {AOTI}, which the Python stand-in "
             "for libtorch does not serve; use NVIDIA's image from 26.03 on, or export TorchScript"
         )
-    name = config.get("default_model_filename") or DEFAULT_FILE
-    path = os.path.join(args["model_repository"], args["model_version"], name)
+    path = find_file(args, config, DEFAULT_FILE)
     if os.path.isdir(path):
         raise Refused(
             f"'{path}' of model '{args['model_name']}' is a directory, expected a TorchScript "
             "file; trace or script the model and save it with torch.jit.save"
         )
-    if not os.path.exists(path):
-        raise Refused(f"unable to find '{path}' for model '{args['model_name']}'")
     return path
 
 
@@ -253,24 +228,8 @@ def load(path, device, model):
     except Exception as cause:
         raise Refused(
             f"failed to load model '{model}': '{path}' is not TorchScript that torch "
-            f"{torch.__version__} reads: {str(cause).strip().splitlines()[0]}"
+            f"{torch.__version__} reads: {first_line(cause)}"
         ) from cause
-
-
-def refuse_unsupported(config, model):
-    """Fields that libtorch honours and this stand-in does not: better refused than ignored."""
-    for field in ("sequence_batching", "batch_input", "batch_output"):
-        if config.get(field):
-            raise Refused(
-                f"model '{model}' uses {field}, which the Python stand-in for libtorch does not "
-                "serve; use NVIDIA's image"
-            )
-    for direction in ("input", "output"):
-        if not config.get(direction):
-            raise Refused(
-                f"model configuration must contain at least one {direction}, none were specified "
-                f"for model '{model}'"
-            )
 
 
 def forward_schema(module):
@@ -295,11 +254,11 @@ def check_types(config, model):
                     f"unsupported datatype {io['data_type']} for {direction} '{io['name']}' for "
                     f"model '{model}'; libtorch knows {', '.join(TORCH_TYPES)} and {STRING}"
                 )
-            shape = (io.get("reshape") or {}).get("shape", io.get("dims", []))
-            if io["data_type"] == STRING and len(shape) + batched > 1:
+            rank = len(list_dims(io)) + batched
+            if io["data_type"] == STRING and rank > 1:
                 raise Refused(
                     f"{direction} '{io['name']}' of model '{model}' is a TYPE_STRING of "
-                    f"{len(shape) + batched} dimensions; libtorch takes a list, one dimension"
+                    f"{rank} dimensions; libtorch takes a list, one dimension"
                 )
 
 
@@ -394,9 +353,3 @@ def as_list(result):
                 f"{type(output).__name__}"
             )
     return outputs
-
-
-def error(text, code):
-    """An error with its code where this Triton's Python backend knows codes (2.40 and up)."""
-    codes = getattr(pb_utils.TritonError, code, None)
-    return pb_utils.TritonError(text) if codes is None else pb_utils.TritonError(text, codes)

@@ -15,9 +15,14 @@ of the outputs any. Dims are the signature's: an input's may be narrower, an out
 
 import json
 import os
+import sys
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+
+sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../shared"))
+import stand_in
+from stand_in import Refused, find_file, first_line, kind_of, list_dims
 
 # TensorFlow tells of its builds and devices in lines that are no errors.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -49,11 +54,7 @@ TRITON_TYPES = {
 }
 
 
-class Refused(Exception):
-    """The model cannot be served; the text goes back to whoever loads it."""
-
-
-class TritonPythonModel:
+class TritonPythonModel(stand_in.StandIn):
     """One instance of one SavedModel."""
 
     def initialize(self, args):
@@ -61,8 +62,8 @@ class TritonPythonModel:
         self.name = args["model_name"]
         config = json.loads(args["model_config"])
         refuse_unsupported(config, self.name)
-        parameters = Parameters(config.get("parameters", {}), self.name)
-        path = artifact(args, config)
+        parameters = Parameters(config, self.name)
+        path = find_file(args, config, DEFAULT_DIRECTORY)
         tensorflow = library(self.name)
         graph = tensorflow.Graph()
         self.session = tensorflow.compat.v1.Session(
@@ -90,31 +91,19 @@ class TritonPythonModel:
         self.feeds = {io["name"]: inputs[io["name"]].tensor for io in config["input"]}
         self.fetches = {io["name"]: outputs[io["name"]].tensor for io in config["output"]}
 
-    def execute(self, requests):
-        """Answers each request by itself; one that fails does not touch the others."""
-        return [self.answer(request) for request in requests]
+    def compute(self, request):
+        """The outputs that are asked for."""
+        arguments = {
+            tensor: self.input(request, name).as_numpy() for name, tensor in self.feeds.items()
+        }
+        requested = request.requested_output_names()  # a set, of another order each time
+        fetches = {name: it for name, it in self.fetches.items() if name in requested}
+        answers = self.session.run(fetches, arguments)
+        return [pb_utils.Tensor(name, as_array(value)) for name, value in answers.items()]
 
-    def answer(self, request):
-        """The response to one request, an error response included."""
-        try:
-            arguments = {tensor: self.array(request, name) for name, tensor in self.feeds.items()}
-            requested = request.requested_output_names()  # a set, of another order each time
-            fetches = {name: it for name, it in self.fetches.items() if name in requested}
-            answers = self.session.run(fetches, arguments)
-        except Refused as refused:
-            return pb_utils.InferenceResponse(error=error(str(refused), "INVALID_ARG"))
-        except Exception as failed:
-            return pb_utils.InferenceResponse(error=error(said(failed), "INTERNAL"))
-        return pb_utils.InferenceResponse(
-            [pb_utils.Tensor(name, as_array(value)) for name, value in answers.items()]
-        )
-
-    def array(self, request, name):
-        """One input of the request; strings are bytes in an array of objects."""
-        tensor = pb_utils.get_input_tensor_by_name(request, name)
-        if tensor is None:
-            raise Refused(f"input '{name}' of model '{self.name}' is not in the request")
-        return tensor.as_numpy()
+    def describe(self, failed):
+        """In TensorFlow's words."""
+        return first_line(failed, HEADING)
 
     def finalize(self):
         """Gives the session's memory back."""
@@ -122,12 +111,11 @@ class TritonPythonModel:
         self.session = None
 
 
-class Parameters:
+class Parameters(stand_in.Parameters):
     """The config's `parameters` that NVIDIA's backend knows."""
 
-    def __init__(self, parameters, model):
-        self.words = {key: value["string_value"] for key, value in parameters.items()}
-        self.model = model
+    def __init__(self, config, model):
+        super().__init__(config, model)
         self.tag = self.words.get("TF_GRAPH_TAG") or DEFAULT_TAG
         if "TF_INIT_OPS_FILE" in self.words:
             raise Refused(
@@ -157,13 +145,7 @@ class Parameters:
 
     def count(self, key):
         """A number of threads; 0 lets TensorFlow choose."""
-        word = self.words.get(key, "0")
-        if not word.strip().isdigit():
-            raise Refused(
-                f"parameter '{key}' of model '{self.model}' is '{word}', expected a non-negative "
-                "number"
-            )
-        return int(word)
+        return self.read(key, 0, read_count, "a non-negative number")
 
     def choose(self, signatures):
         """The signature named, or the default one, or without either name any that predicts."""
@@ -195,7 +177,7 @@ class End:
 
     def check(self, io, batched, exact, model):
         """Compares with the config. Raises Refused."""
-        dims = [int(dim) for dim in (io.get("reshape") or {}).get("shape", io.get("dims", []))]
+        dims = list_dims(io)
         if self.shape:
             self.check_dims([-1, *dims] if batched else dims, batched, exact, model)
         if io["data_type"] != self.data_type:
@@ -263,26 +245,7 @@ def refuse_unsupported(config, model):
             f"platform '{platform}' is not supported for TensorFlow model '{model}'; expected "
             f"{SAVED_MODEL}"
         )
-    for field in ("sequence_batching", "batch_input", "batch_output"):
-        if config.get(field):
-            raise Refused(
-                f"model '{model}' uses {field}, which the Python stand-in for TensorFlow does not "
-                "serve; use NVIDIA's image"
-            )
-    for direction in ("input", "output"):
-        if not config.get(direction):
-            raise Refused(
-                f"the configuration of model '{model}' has no {direction}, expected at least one"
-            )
-
-
-def artifact(args, config):
-    """The path of the SavedModel's directory."""
-    name = config.get("default_model_filename") or DEFAULT_DIRECTORY
-    path = os.path.join(args["model_repository"], args["model_version"], name)
-    if not os.path.exists(path):
-        raise Refused(f"unable to find '{path}' for model '{args['model_name']}'")
-    return path
+    stand_in.refuse_unsupported(config, model, "TensorFlow")
 
 
 def library(model):
@@ -301,11 +264,6 @@ def library(model):
     return tensorflow
 
 
-def kind_of(args):
-    """CPU, GPU or MODEL."""
-    return args["model_instance_kind"].replace("KIND_", "")
-
-
 def device_of(args):
     """Where the instance runs: on the GPU that its session sees; None lets TensorFlow decide."""
     return {"MODEL": None, "GPU": "/gpu:0"}.get(kind_of(args), "/cpu:0")
@@ -318,24 +276,17 @@ def load(tensorflow, session, tag, path, model):
     except Exception as cause:
         raise Refused(
             f"unable to load model '{model}' from '{path}', expected a SavedModel with the tag "
-            f"'{tag}': {said(cause)}"
+            f"'{tag}': {first_line(cause, HEADING)}"
         ) from cause
 
 
-def said(failed):
-    """Of an error, which in TensorFlow has a heading and goes on with stacks, the line it is."""
-    text = getattr(failed, "message", None) or str(failed)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    message_lines = [line for line in lines if line != HEADING]
-    return message_lines[0] if message_lines else type(failed).__name__
+def read_count(word):
+    """A number of threads. Raises ValueError."""
+    if not word.strip().isdigit():
+        raise ValueError
+    return int(word)
 
 
 def as_array(value):
     """A fetched value as Triton takes it; strings are bytes in an array of objects."""
     return np.asarray(value, dtype=np.object_) if isinstance(value, bytes) else np.asarray(value)
-
-
-def error(text, code):
-    """An error with its code where this Triton's Python backend knows codes (2.40 and up)."""
-    codes = getattr(pb_utils.TritonError, code, None)
-    return pb_utils.TritonError(text) if codes is None else pb_utils.TritonError(text, codes)

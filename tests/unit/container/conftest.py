@@ -17,7 +17,7 @@ import pytest
 import tritonclient.grpc.aio as triton_grpc
 
 from container.ports import Ports, choose_ports
-from container.settings import Settings, read_settings
+from container.settings.reading import Settings, read_settings
 from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess

@@ -6,7 +6,7 @@ import pytest
 
 from container import limits
 from container.limits import largest_body
-from container.settings import SETTINGS, format_settings_table, read_settings
+from container.settings.reading import SETTINGS, format_settings_table, read_settings
 from container.settings.values import MIB
 from ensemble_tools.setting_names import AUTO_COMPLETE, PICKLES, REWRITE
 from serve.errors import BodyTooLarge

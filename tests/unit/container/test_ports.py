@@ -9,7 +9,7 @@ import pytest
 
 from container.errors import PortsExhausted
 from container.ports import Ports, choose_ports, is_bindable
-from container.settings import read_settings
+from container.settings.reading import read_settings
 
 METRICS = {"SAGEMAKER_TRITON_ALLOW_METRICS": "true"}
 

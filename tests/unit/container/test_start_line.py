@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from container.machine.hardware import Hardware
-from container.settings import read_settings
+from container.settings.reading import read_settings
 from container.start_line import describe_open_apis, describe_start
 from container.tritonserver.runtime import (
     GRPC_RESTRICTED,

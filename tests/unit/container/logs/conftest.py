@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from container.logs import LogFormat, Sink, configure
+from container.logs.setup import LogFormat, configure
+from container.logs.sink import Sink
 
 WAIT_S = 60.0
 

@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[4]
 SETUP = """
 import logging, sys, threading
-from container.logs import Sink, catch_the_rest, configure, open_standard_error
+from container.logs.setup import catch_the_rest, configure, open_standard_error
+from container.logs.sink import Sink
 sink = Sink(open_standard_error())
 catch_the_rest()
 configure("info", sink, sys.argv[1])

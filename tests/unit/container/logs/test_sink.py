@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from container.logs import Lane, Sink
+from container.logs.sink import Lane, Sink
 
 WAIT_S = 60.0
 PIPE = 4096  # the least that a pipe may hold
@@ -207,7 +207,7 @@ def test_a_disk_that_is_full(tmp_path: Path, make: Callable[..., Sink]) -> None:
     path = tmp_path / "log"
     code = (
         "import os, resource, signal, sys\n"
-        "from container.logs import Sink\n"
+        "from container.logs.sink import Sink\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))\n"
         f"sink = Sink(os.open({str(path)!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND))\n"

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from container.errors import SettingsError
 from container.machine.hardware import Hardware
-from container.settings import SETTINGS, Settings, format_settings_table, read_alone, read_settings
 from container.settings.former import FORMER
+from container.settings.reading import (
+    SETTINGS,
+    Settings,
+    format_settings_table,
+    read_alone,
+    read_settings,
+)
 from container.settings.values import METRIC_LABELS, PortRange
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from container.errors import SettingsError
-from container.settings import read_settings
+from container.settings.reading import read_settings
 
 NAME = "SAGEMAKER_TRITON_ADDITIONAL_ARGS"
 

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 from prometheus_client import CollectorRegistry, Gauge
 
-from container.settings import Settings, read_settings
+from container.settings.reading import Settings, read_settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_queue import EventQueue
 from serve.telemetry.exposition import ModelNumbers

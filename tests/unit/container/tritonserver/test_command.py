@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from container.ports import Ports
-from container.settings import read_settings
+from container.settings.reading import read_settings
 from container.tritonserver.command import (
     OUR_FOLDERS,
     TritonCommand,

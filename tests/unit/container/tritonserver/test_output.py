@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from container.logs import LogFormat, Sink
+from container.logs.setup import LogFormat
+from container.logs.sink import Sink
 from container.logs.text_lines import MARK
 from container.tritonserver.named_models import NamedModels
 from container.tritonserver.output import LINE_MAX, TritonOutput
@@ -287,7 +288,7 @@ def test_who_holds_the_pipe_does_not_hold_the_end() -> None:
     """A process that outlives tritonserver may keep it: ours ends all the same."""
     code = (
         "import subprocess, sys\n"
-        "from container.logs import Sink\n"
+        "from container.logs.sink import Sink\n"
         "from container.tritonserver.output import TritonOutput\n"
         "output = TritonOutput(Sink(2))\n"
         "pipe = {'stdout': output.descriptor, 'stderr': output.descriptor}\n"

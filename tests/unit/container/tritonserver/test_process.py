@@ -107,7 +107,7 @@ async def test_a_killed_container_does_not_leave_tritonserver_behind(tmp_path: P
     script = (
         "import asyncio\n"
         "from pathlib import Path\n"
-        "from container.logs import Sink\n"
+        "from container.logs.sink import Sink\n"
         "from container.tritonserver.output import TritonOutput\n"
         "from tests.unit.container.conftest import make_stage, running\n"
         "async def main():\n"

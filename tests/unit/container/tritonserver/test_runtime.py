@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from container.errors import RuntimeNotFound, RuntimeUnusable
-from container.settings import read_settings
+from container.settings.reading import read_settings
 from container.tritonserver.runtime import (
     STAND_INS,
     ask_interpreter,
