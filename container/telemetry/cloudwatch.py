@@ -169,7 +169,7 @@ class MetricsPublisher:
         machine, triton = await asyncio.gather(
             self._sources.machine(), self._read_triton(triton_within_s)
         )
-        numbers, restarts = self._sources.numbers(), self._metrics.restarts
+        numbers, restarts = self._sources.numbers(), self._metrics.count_restarts()
         meters = iter(self._reader.read(numbers.in_flight))
         while some := list(islice(meters, _METERS_AT_ONCE)):
             self._unhanded |= {meter: read_meter(meter) for meter in some}

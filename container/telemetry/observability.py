@@ -34,7 +34,7 @@ from serve.threads import run_in_daemon_thread
 from serve.triton.client import TritonClient
 
 if TYPE_CHECKING:
-    from container.telemetry.otel import OtelTracer
+    from serve.telemetry.otel import OtelTracer
 
 #: Of the time to stop in, what the last publication of metrics gets: no more than this share, nor
 #: than these seconds.
@@ -65,7 +65,7 @@ class Observability:
         outside: OutsideCounts,
         traces: str | None = None,
     ) -> None:
-        self._settings, self._ports = settings, ports
+        self._settings = settings
         self._registry, self._triton, self._models = registry, triton, models
         self._metrics = Metrics() if settings.metrics or settings.publish_metrics else None
         self._tracer = _make_tracer(traces)
@@ -95,7 +95,7 @@ class Observability:
         """What runs for as long as the container does."""
         metrics = self._metrics
         if metrics is not None:
-            yield restart_for_ever("lag", lambda: watch_lag(metrics.late))
+            yield restart_for_ever("lag", lambda: watch_lag(metrics.lag.observe))
             yield restart_for_ever("departed models", self._forget_departed)
             yield restart_for_ever("models' memory", lambda: self._memory.run(self._loaded_names))
         if self._publisher is not None:
@@ -158,6 +158,6 @@ def _make_tracer(endpoint: str | None) -> OtelTracer | None:
     """None where traces are off: then nothing of OpenTelemetry's SDK is imported."""
     if endpoint is None:
         return None
-    from container.telemetry.otel import make_tracer
+    from serve.telemetry.otel import make_tracer
 
-    return make_tracer(endpoint)
+    return make_tracer(endpoint, __version__)

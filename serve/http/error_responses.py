@@ -8,29 +8,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from serve import errors
 from serve.context import bind
-from serve.errors import (
-    BodyTooLarge,
-    CallerError,
-    FailedAtRequest,
-    HeaderTooLarge,
-    HeadTooLarge,
-    InvocationFailed,
-    KilledForMemory,
-    ModelAlreadyLoaded,
-    ModelNotLoaded,
-    ModelUnusable,
-    Overloaded,
-    RequestLate,
-    RequestRefused,
-    ResourceExhausted,
-    ServeError,
-    SourceUnreadable,
-    StoreUnavailable,
-    TritonError,
-    TritonTimeout,
-    TritonUnavailable,
-)
 from serve.http.messages import write_error_body
 from serve.telemetry.record import target_model
 
@@ -38,26 +17,26 @@ _log = logging.getLogger(__name__)
 
 #: The first class that an error is an instance of decides.
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
-    (ModelNotLoaded, 404),
-    (ModelAlreadyLoaded, 409),
-    (BodyTooLarge, 413),
-    (HeaderTooLarge, 431),
-    (HeadTooLarge, 431),
-    (RequestLate, 408),
-    (RequestRefused, 400),
-    (FailedAtRequest, 400),
-    (CallerError, 400),
-    (ModelUnusable, 400),
-    (KilledForMemory, 507),
-    (ResourceExhausted, 507),
-    (SourceUnreadable, 500),
-    (Overloaded, 503),
-    (StoreUnavailable, 503),
-    (TritonUnavailable, 503),
-    (TritonTimeout, 504),
-    (TritonError, 500),
-    (InvocationFailed, 500),
-    (ServeError, 500),
+    (errors.ModelNotLoaded, 404),
+    (errors.ModelAlreadyLoaded, 409),
+    (errors.BodyTooLarge, 413),
+    (errors.HeaderTooLarge, 431),
+    (errors.HeadTooLarge, 431),
+    (errors.RequestLate, 408),
+    (errors.RequestRefused, 400),
+    (errors.FailedAtRequest, 400),
+    (errors.CallerError, 400),
+    (errors.ModelUnusable, 400),
+    (errors.KilledForMemory, 507),
+    (errors.ResourceExhausted, 507),
+    (errors.SourceUnreadable, 500),
+    (errors.Overloaded, 503),
+    (errors.StoreUnavailable, 503),
+    (errors.TritonUnavailable, 503),
+    (errors.TritonTimeout, 504),
+    (errors.TritonError, 500),
+    (errors.InvocationFailed, 500),
+    (errors.ServeError, 500),
 )
 
 #: When one who was refused for the number of others may try again, in seconds.
@@ -80,7 +59,7 @@ _RETRY = (b"retry-after", b"%d" % RETRY_AFTER_S)
 
 def make_error_answer(error: Exception) -> ErrorAnswer:
     """What an error is answered with. PURE. One that is not of the tree is a bug of ours."""
-    if not isinstance(error, ServeError):
+    if not isinstance(error, errors.ServeError):
         name = type(error).__name__
         return (
             500,
@@ -88,7 +67,7 @@ def make_error_answer(error: Exception) -> ErrorAnswer:
             write_error_body(f"internal error ({name}); see the log of the container"),
         )
     status = find_status(error)
-    headers = [_RETRY, _JSON] if isinstance(error, Overloaded) else [_JSON]
+    headers = [_RETRY, _JSON] if isinstance(error, errors.Overloaded) else [_JSON]
     return status, headers, write_error_body(str(error))
 
 
@@ -111,7 +90,7 @@ def _call(request: Request) -> dict[str, object]:
 async def on_error(request: Request, error: Exception) -> Response:
     """For whatever a route raises. Starlette raises a bug again after the answer, which logs it."""
     status, headers, body = make_error_answer(error)
-    if isinstance(error, ServeError):
+    if isinstance(error, errors.ServeError):
         load = getattr(request.state, WANTED, None)
         name = request.path_params.get("model_name") or (load.model_name if load else "")
         facts = {"status": status, **_call(request), **({"url": load.url} if load else {})}

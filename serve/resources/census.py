@@ -15,20 +15,25 @@ shares with its stub, large requests and answers, is its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from serve.resources.free import Kernel
+from serve.resources.processes import (
+    FORKED,
+    STUB,
+    Process,
+    find_children,
+    find_family,
+    name_model,
+    read,
+    read_command,
+)
 
-_STUB = "triton_python_backend_stub"
-#: What the command of a process begins with that was forked for a stub (container/warm).
-FORKED = "merlin-model"
 #: Bytes that a forked process changes of what it shares at first: 11 MB with torch.
 _CHANGED = 11 * 1024 * 1024
 _PREFIX = "shm-region-prefix-name="
-#: Fields of /proc/PID/stat after the command in brackets, counted from 0 (proc_pid_stat(5)).
-_PARENT, _THREADS = 1, 17
 
 
 @dataclass(frozen=True)
@@ -70,71 +75,45 @@ class Census:
     pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Process:
-    pid: int
-    parent: int
-    tasks: int
-
-
 def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = None) -> Census:
     """Blocking: 4 ms for a hundred stubs. parent: of tritonserver; this process."""
-    proc = str(kernel.proc)  # joining Paths would be half of the time
-    children: dict[int, list[_Process]] = {}
-    for process in _list_processes(proc):
-        children.setdefault(process.parent, []).append(process)
+    proc = str(kernel.proc)
+    children = find_children(proc)
     server = _find_server(proc, children.get(parent or os.getpid(), ()), serving_repository)
     if server is None:
         return Census()
     models: dict[str, Held] = {}
     pids: dict[str, tuple[int, ...]] = {}
     used = set()
+
+    def count(name: str, held: Held, family: Sequence[Process]) -> None:
+        models[name] = models.get(name, Held()) + held
+        pids[name] = (*pids.get(name, ()), *(process.pid for process in family))
+
     for stub in children.get(server.pid, ()):
         arguments = _read_arguments(proc, stub.pid)
-        name = _name_model(arguments, f"{serving_repository}/")
-        if name:
+        if arguments[0].endswith(STUB) and (name := name_model(arguments[1], serving_repository)):
             region = _read_region_name(arguments)
             used.add(region)
-            family = _find_family(stub, children)
-            held = _sum_held(proc, family, _measure_region(kernel, region))
-            models[name] = models.get(name, Held()) + held
-            pids[name] = (*pids.get(name, ()), *(process.pid for process in family))
+            family = find_family(stub, children)
+            count(name, _sum_held(proc, family, _measure_region(kernel, region)), family)
     for process, inherited in _find_forked(proc, children, parent or os.getpid(), server.pid):
-        name = _name_forked_model(_read_arguments(proc, process.pid), f"{serving_repository}/")
-        if name:
-            family = _find_family(process, children)
-            models[name] = models.get(name, Held()) + _sum_forked(proc, family, inherited)
-            pids[name] = (*pids.get(name, ()), *(member.pid for member in family))
+        arguments = _read_arguments(proc, process.pid)
+        if arguments[0] == FORKED and (name := name_model(arguments[1], serving_repository)):
+            family = find_family(process, children)
+            count(name, _sum_forked(proc, family, inherited), family)
     abandoned = sum(
         _measure_region(kernel, name) for name in _list_regions(proc, server, kernel) - used
     )
     return Census(models, _own(proc, server), server.pid, abandoned, pids)
 
 
-def _list_processes(proc: str) -> Iterator[_Process]:
-    for name in os.listdir(proc):
-        if name.isdigit():
-            fields = _read(f"{proc}/{name}/stat").rpartition(b")")[2].split()
-            if len(fields) > _THREADS:
-                yield _Process(int(name), int(fields[_PARENT]), int(fields[_THREADS]))
-
-
-def _find_server(
-    proc: str, ours: list[_Process] | tuple[()], serving_repository: Path
-) -> _Process | None:
+def _find_server(proc: str, ours: Sequence[Process], serving_repository: Path) -> Process | None:
     argument = f"--model-repository={serving_repository}"
     return next((child for child in ours if argument in _read_arguments(proc, child.pid)), None)
 
 
-def _find_family(stub: _Process, children: Mapping[int, list[_Process]]) -> list[_Process]:
-    """The stub and all below it."""
-    family = [stub]
-    for process in family:  # which grows meanwhile
-        family += children.get(process.pid, ())
-    return family
-
-
-def _sum_held(proc: str, family: Iterable[_Process], region: int) -> Held:
+def _sum_held(proc: str, family: Iterable[Process], region: int) -> Held:
     """A stub's own and that of all below it."""
     held = Held(region, region, region, 1)
     for process in family:
@@ -143,8 +122,8 @@ def _sum_held(proc: str, family: Iterable[_Process], region: int) -> Held:
 
 
 def _find_forked(
-    proc: str, children: Mapping[int, list[_Process]], us: int, server: int
-) -> Iterator[tuple[_Process, int]]:
+    proc: str, children: Mapping[int, list[Process]], us: int, server: int
+) -> Iterator[tuple[Process, int]]:
     """What may be forked processes, and the bytes that each shared at first.
 
     They are their interpreter's children, which is ours; ours, once it has died.
@@ -157,7 +136,7 @@ def _find_forked(
                 yield from ((process, inherited) for process in below)
 
 
-def _sum_forked(proc: str, family: Iterable[_Process], inherited: int) -> Held:
+def _sum_forked(proc: str, family: Iterable[Process], inherited: int) -> Held:
     """A forked process's own and that of all below it; its stub is counted for itself."""
     held = Held()
     for process in family:
@@ -168,20 +147,20 @@ def _sum_forked(proc: str, family: Iterable[_Process], inherited: int) -> Held:
     return held
 
 
-def _own(proc: str, process: _Process, *, with_shared: bool = False) -> Held:
+def _own(proc: str, process: Process, *, with_shared: bool = False) -> Held:
     """One process; its peak is that of its resident memory, less the files in it now.
 
     with_shared: memory that it shares with a process that it was forked for counts as its own.
     """
     rows = {}
-    for row in _read(f"{proc}/{process.pid}/status").splitlines():
+    for row in read(f"{proc}/{process.pid}/status").splitlines():
         name, _, value = row.partition(b":")
         if name in (b"RssAnon", b"RssFile", b"RssShmem", b"VmHWM"):
             rows[name] = int(value.split()[0]) << 10
     shared = rows.get(b"RssShmem", 0)
     memory = rows.get(b"RssAnon", 0) + (shared if with_shared else 0)
     files = rows.get(b"RssFile", 0) + (0 if with_shared else shared)
-    return Held(memory, max(memory, rows.get(b"VmHWM", 0) - files), tasks=process.tasks)
+    return Held(memory, max(memory, rows.get(b"VmHWM", 0) - files), tasks=process.threads)
 
 
 def _read_region_name(arguments: tuple[str, ...]) -> str:
@@ -190,7 +169,7 @@ def _read_region_name(arguments: tuple[str, ...]) -> str:
     return "" if "/" in name or name.startswith(".") else name
 
 
-def _list_regions(proc: str, server: _Process, kernel: Kernel) -> set[str]:
+def _list_regions(proc: str, server: Process, kernel: Kernel) -> set[str]:
     """Names of all that tritonserver has made for stubs; its command says how they begin."""
     arguments = _read_arguments(proc, server.pid)
     prefix = next((word.partition(_PREFIX)[2] for word in arguments if _PREFIX in word), "")
@@ -211,29 +190,6 @@ def _measure_region(kernel: Kernel, region: str) -> int:
         return 0
 
 
-def _name_model(arguments: tuple[str, ...], repository: str) -> str:
-    """The directory in the repository that the stub's model lies in; empty for another process."""
-    return _name_directory(arguments, repository) if arguments[0].endswith(_STUB) else ""
-
-
-def _name_forked_model(arguments: tuple[str, ...], repository: str) -> str:
-    """The same of a forked process, which says the folder of the model's version."""
-    return _name_directory(arguments, repository) if arguments[0] == FORKED else ""
-
-
-def _name_directory(arguments: tuple[str, ...], repository: str) -> str:
-    if len(arguments) < 2 or not arguments[1].startswith(repository):
-        return ""
-    return arguments[1][len(repository) :].partition("/")[0]
-
-
 def _read_arguments(proc: str, pid: int) -> tuple[str, ...]:
-    return tuple(_read(f"{proc}/{pid}/cmdline").decode(errors="replace").split("\0"))
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read()
-    except OSError:
-        return b""
+    """Of its command; there are two at least."""
+    return (*read_command(pid, proc).split("\0"), "")

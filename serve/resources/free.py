@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from serve.resources.processes import list_processes
+
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
 _SHARED_MEMORY = Path("/dev/shm")
@@ -169,16 +171,16 @@ def _count_user_tasks(kernel: Kernel) -> int | None:
     limit, user = resource.getrlimit(resource.RLIMIT_NPROC)[0], os.getuid()
     if limit == resource.RLIM_INFINITY or user == 0:
         return None
-    return limit - sum(_count_threads(entry, user) for entry in kernel.proc.glob("[0-9]*"))
+    proc = str(kernel.proc)
+    ours = (it for it in list_processes(proc) if _is_of(user, f"{proc}/{it.pid}"))
+    return limit - sum(process.threads for process in ours)
 
 
-def _count_threads(process: Path, user: int) -> int:
+def _is_of(user: int, path: str) -> bool:
     try:
-        if process.stat().st_uid != user:
-            return 0
-        return int((process / "stat").read_text().rpartition(")")[2].split()[17])
-    except (OSError, ValueError, IndexError):
-        return 0
+        return os.stat(path).st_uid == user
+    except OSError:
+        return False
 
 
 def _count_free_descriptors(kernel: Kernel, process: str) -> int | None:

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import re
 
-from serve.errors import (
-    CallerError,
-    FailedAtRequest,
-    InvocationFailed,
-    ModelUnusable,
-    Overloaded,
-    ResourceExhausted,
-    SourceUnreadable,
-    StoreUnavailable,
-    TritonError,
-)
+from serve import errors
 
 #: Every cause there is: a label's values are bounded.
 CAUSES = (
@@ -34,14 +24,14 @@ CAUSES = (
 )
 #: The first class that an error is an instance of decides.
 _CLASSES: tuple[tuple[type[BaseException], str], ...] = (
-    (FailedAtRequest, "model"),
-    (CallerError, "caller"),
-    (ModelUnusable, "archive"),
-    (SourceUnreadable, "disk"),
-    (Overloaded, "crowd"),
-    (InvocationFailed, "model"),
-    (StoreUnavailable, "feature_store"),
-    (TritonError, "tritonserver"),
+    (errors.FailedAtRequest, "model"),
+    (errors.CallerError, "caller"),
+    (errors.ModelUnusable, "archive"),
+    (errors.SourceUnreadable, "disk"),
+    (errors.Overloaded, "crowd"),
+    (errors.InvocationFailed, "model"),
+    (errors.StoreUnavailable, "feature_store"),
+    (errors.TritonError, "tritonserver"),
 )
 #: What a lack's sentence says, ours or a library's; the first that stands in it decides.
 _WORDS = (
@@ -55,7 +45,7 @@ _WORDS = (
 
 def find_cause(error: BaseException) -> str:
     """One of CAUSES. An error that is not of the tree is the container's own."""
-    if isinstance(error, ResourceExhausted):
+    if isinstance(error, errors.ResourceExhausted):
         sentence = str(error).casefold()
         return next((cause for pattern, cause in _WORDS if pattern.search(sentence)), "memory")
     return next((cause for kind, cause in _CLASSES if isinstance(error, kind)), "container")

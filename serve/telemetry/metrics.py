@@ -38,27 +38,27 @@ class Metrics:
             _LOAD_BUCKETS_S,
             stage=("total", *STAGES),
         )
-        self._unloads = self._counter(
+        self.unloads = self._counter(
             "unloads",
             "Unloads by how they ended; one that failed left its model listed.",
             result=UNLOAD_RESULTS,
         )
-        self._revivals = self._counter(
+        self.revivals = self._counter(
             "revivals",
             "Models that were loaded again, by what had lost them (a stub or a tritonserver that"
             " died, or one that was replaced) and how that ended.",
             cause=REVIVAL_CAUSES,
             result=REVIVAL_RESULTS,
         )
-        self._refusals = self._counter(
+        self.refusals = self._counter(
             "refusals", "Loads and invocations that were refused or failed, by cause.", cause=CAUSES
         )
-        self._restarts = Counter(
+        self.restarts = Counter(
             "serve_tritonserver_restarts",
             "Starts of tritonserver but the first.",
             registry=self.events,
         )
-        self._lag = Histogram(
+        self.lag = Histogram(
             "serve_event_loop_lag_seconds",
             "Seconds by which the event loop was late, looked at four times a second.",
             buckets=_LAG_BUCKETS_S,
@@ -75,30 +75,9 @@ class Metrics:
         for name, taken in seconds.items():
             self._load_seconds.labels(name).observe(taken)
 
-    def unloaded(self, result: str) -> None:
-        """Count one unload: one of UNLOAD_RESULTS."""
-        self._unloads.labels(result).inc()
-
-    def revived(self, cause: str, result: str) -> None:
-        """Count one reload: of REVIVAL_CAUSES and REVIVAL_RESULTS."""
-        self._revivals.labels(cause, result).inc()
-
-    def refused(self, cause: str) -> None:
-        """Count one refusal: one of CAUSES."""
-        self._refusals.labels(cause).inc()
-
-    def restarted(self) -> None:
-        """Count one start of tritonserver after the first."""
-        self._restarts.inc()
-
-    @property
-    def restarts(self) -> float:
-        """How many of them there were."""
+    def count_restarts(self) -> float:
+        """How many starts of tritonserver after the first there were."""
         return self.events.get_sample_value("serve_tritonserver_restarts_total") or 0.0
-
-    def late(self, seconds: float) -> None:
-        """The event loop was late by so much."""
-        self._lag.observe(seconds)
 
     def _counter(self, name: str, meaning: str, **labels: Sequence[str]) -> Counter:
         counter = Counter(f"serve_{name}", meaning, list(labels), registry=self.events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from serve.errors import (
     CallerError,
@@ -17,7 +18,9 @@ from serve.telemetry.causes import find_cause
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.record import CALLER_LEFT, InvocationRecord
-from serve.telemetry.tracing import Headers, Tracer
+
+if TYPE_CHECKING:  # the SDK is imported where traces are on
+    from serve.telemetry.otel import Headers, OtelTracer
 
 #: What is told has lasted.
 _LEAST_S = 1e-9
@@ -30,7 +33,7 @@ class Telemetry:
     def __init__(
         self,
         metrics: Metrics | None = None,
-        tracer: Tracer | None = None,
+        tracer: OtelTracer | None = None,
         access_log: AccessLog | None = None,
     ) -> None:
         self.metrics, self.tracer, self.access_log = metrics, tracer, access_log
@@ -66,7 +69,7 @@ class Telemetry:
                 is_loaded = not isinstance(error, ModelNotLoaded)
                 (meters.of(record.model_name) if is_loaded else meters.unknown).invoked(record)
                 if status != CALLER_LEFT:
-                    self.metrics.refused(find_cause(error))
+                    self.metrics.refusals.labels(find_cause(error)).inc()
         if self.tracer is not None:
             self.tracer.invoked(record)
         if self.access_log is not None:
@@ -75,7 +78,7 @@ class Telemetry:
     def refused(self, error: ServeError) -> None:
         """Something was refused that is no invocation yet: a connection, a head."""
         if self.metrics is not None:
-            self.metrics.refused(find_cause(error))
+            self.metrics.refusals.labels(find_cause(error)).inc()
 
     # -- models
 
@@ -87,7 +90,7 @@ class Telemetry:
         if self.metrics is not None:
             self.metrics.loaded(record)
             if error is not None:
-                self.metrics.refused(find_cause(error))
+                self.metrics.refusals.labels(find_cause(error)).inc()
         if self.tracer is not None:
             self.tracer.loaded(record)
 
@@ -99,14 +102,14 @@ class Telemetry:
     def unloaded(self, model_name: str, began: float, error: ServeError | None = None) -> None:
         """An unload has ended that began then, by time.monotonic."""
         if self.metrics is not None:
-            self.metrics.unloaded("failed" if error is not None else "unloaded")
+            self.metrics.unloads.labels("failed" if error is not None else "unloaded").inc()
         if self.tracer is not None:
             self.tracer.told("unload", model_name, began, str(error or ""))
 
     def revived(self, model_name: str, began: float, cause: str, result: str) -> None:
         """A model was loaded again, or not: metrics.REVIVAL_CAUSES and REVIVAL_RESULTS."""
         if self.metrics is not None:
-            self.metrics.revived(cause, result)
+            self.metrics.revivals.labels(cause, result).inc()
         if self.tracer is not None:
             why = "" if result == "revived" else f"it was {result.replace('_', ' ')}; see the log"
             self.tracer.told("revival", model_name, began, why, cause=cause, result=result)
@@ -114,7 +117,7 @@ class Telemetry:
     def restarted(self) -> None:
         """tritonserver was started again."""
         if self.metrics is not None:
-            self.metrics.restarted()
+            self.metrics.restarts.inc()
 
 
 def _result(error: BaseException) -> str:

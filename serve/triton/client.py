@@ -176,56 +176,43 @@ class TritonClient:
         streams: the answer comes when its head has come. Its rest is to be read to its end or
         closed, and raises alike; timeout_s bounds the wait for each piece, too.
         """
-        work = RequestWork(path, tuple(body))  # a caller who leaves takes the list's pieces away
-
-        def send() -> Awaitable[Answer]:
-            return self._infer(work, path, headers, body, timeout_s, held, left_s, grown, streams)
-
-        if self._suspects.watching and self._suspects.standing(work) is not Standing.INNOCENT:
-            return Deadline(timeout_s).bound(self._trials.run(work, send), "the invocation")
-        return send()
-
-    async def _infer(
-        self,
-        work: RequestWork,
-        path: bytes,
-        headers: Headers,
-        body: Sequence[bytes],
-        timeout_s: float,
-        held: Place | None,
-        left_s: float,
-        grown: Grown | None,
-        streams: bool,
-    ) -> Answer:
         suspects = self._suspects
+        work = RequestWork(path, tuple(body))  # a caller who leaves takes the list's pieces away
 
         def counted(size: int) -> int:  # not of a small answer
             suspects.begun(work)
             return grown(size) if grown is not None else size
 
-        suspects.enter(work)
-        try:
-            answer = await self._http.request(
-                b"POST",
-                path,
-                headers,
-                body,
-                timeout_s=timeout_s,
-                held=held,
-                left_s=left_s,
-                grown=None if streams else counted,
-                streams=streams,
-            )
-        except BaseException as error:
-            _note_end(work, suspects, error, timeout_s)
-            raise
-        if answer.rest is not None:
-            answer.rest.at_end.push(_note_end_of_stream(work, suspects, answer, timeout_s))
+        async def send() -> Answer:
+            suspects.enter(work)
+            try:
+                answer = await self._http.request(
+                    b"POST",
+                    path,
+                    headers,
+                    body,
+                    timeout_s=timeout_s,
+                    held=held,
+                    left_s=left_s,
+                    grown=None if streams else counted,
+                    streams=streams,
+                )
+            except BaseException as error:
+                _note_end(work, suspects, error, timeout_s)
+                raise
+            if answer.rest is not None:
+                answer.rest.at_end.push(_note_end_of_stream(work, suspects, answer, timeout_s))
+                return answer
+            suspects.answered(work)
+            if suspects.watching and (
+                answer.status == 200 or was_carried_out(read_message(answer))
+            ):
+                suspects.clear(work)
             return answer
-        suspects.answered(work)
-        if suspects.watching and (answer.status == 200 or was_carried_out(read_message(answer))):
-            suspects.clear(work)
-        return answer
+
+        if suspects.watching and suspects.standing(work) is not Standing.INNOCENT:
+            return Deadline(timeout_s).bound(self._trials.run(work, send), "the invocation")
+        return send()
 
     def _hash_later(self) -> None:
         if self._hashing is None or self._hashing.done():

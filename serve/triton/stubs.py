@@ -23,18 +23,25 @@ import logging
 import os
 import signal
 import time
-from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from serve.deadline import Deadline
-from serve.resources.census import FORKED
+from serve.resources.processes import (
+    FORKED,
+    PROC,
+    STUB,
+    find_children,
+    find_family,
+    list_ids,
+    list_processes,
+    name_model,
+    read_command,
+    read_process,
+)
 from serve.threads import run_in_daemon_thread
 
-_PROCESSES = Path("/proc")
-_STUB = "triton_python_backend_stub"
 _LOOK_S = 0.02
 
 _log = logging.getLogger(__name__)
@@ -92,7 +99,7 @@ PATIENCE = Patience()
 
 
 def find_stubs(
-    serving_repository: Path, triton_names: Collection[str], processes: Path = _PROCESSES
+    serving_repository: Path, triton_names: Collection[str], proc: str = PROC
 ) -> frozenset[Stub]:
     """The stubs of these models that run. Blocking, some ms.
 
@@ -100,17 +107,17 @@ def find_stubs(
     OSError where processes cannot be looked at.
     """
     stubs = set()
-    for entry in processes.glob("[0-9]*"):
-        command = _read_command(entry)
+    for pid in list_ids(proc):
+        command = read_command(pid, proc)
         program, model_file, *_ = (*command.split("\0"), "")
-        name = _model_of(Path(model_file), serving_repository)
-        if program.endswith(_STUB) and name in triton_names:
-            stubs.add(Stub(int(entry.name), name, command))
+        name = name_model(model_file, serving_repository)
+        if program.endswith(STUB) and name in triton_names:
+            stubs.add(Stub(pid, name, command))
     return frozenset(stubs)
 
 
 def find_forked(
-    serving_repository: Path, triton_names: Collection[str], processes: Path = _PROCESSES
+    serving_repository: Path, triton_names: Collection[str], proc: str = PROC
 ) -> frozenset[Descendant]:
     """Processes that run these models for their stubs, and are no stub's children. As find_stubs.
 
@@ -118,46 +125,36 @@ def find_forked(
     whose they are (FORKED, and the folder of the model's version).
     """
     forked = set()
-    for entry in processes.glob("[0-9]*"):
-        program, folder, *_ = (*_read_command(entry).split("\0"), "")
-        if program == FORKED and _model_of(Path(folder), serving_repository) in triton_names:
-            status = _read_status(entry)
-            if status is not None:
-                forked.add(Descendant(int(entry.name), status.started))
+    for pid in list_ids(proc):
+        program, folder, *_ = (*read_command(pid, proc).split("\0"), "")
+        if program == FORKED and name_model(folder, serving_repository) in triton_names:
+            process = read_process(pid, proc)
+            if process is not None:
+                forked.add(Descendant(pid, process.started))
     return frozenset(forked)
 
 
-def find_descendants(
-    of: Collection[Stub | Descendant], processes: Path = _PROCESSES
-) -> frozenset[Descendant]:
+def find_descendants(of: Collection[Stub | Descendant], proc: str = PROC) -> frozenset[Descendant]:
     """What these have started, and what that has, in one look. Blocking, some ms.
 
     Also what has ended and was not waited for, which keeps its id.
     """
     if not of:
         return frozenset()
-    children = defaultdict(list)
-    for entry in processes.glob("[0-9]*"):
-        if status := _read_status(entry):
-            children[status.parent].append(Descendant(int(entry.name), status.started))
+    children = find_children(proc)
     # Looked at once more, after all: so the ids that parents were told by were theirs.
-    parents = [it.pid for it in of if _is_it(it, processes / str(it.pid))]
-    descendants: set[Descendant] = set()
-    while parents:
-        new = set(children[parents.pop()]) - descendants
-        descendants |= new
-        parents += [it.pid for it in new]
-    return frozenset(descendants)
+    parents = [it.pid for it in of if _is_it(it, proc)]
+    first = [child for pid in parents for child in children.get(pid, ())]
+    families = (find_family(child, children) for child in first)
+    return frozenset(Descendant(it.pid, it.started) for family in families for it in family)
 
 
-def find_dead_children(processes: Path = _PROCESSES) -> frozenset[Descendant]:
+def find_dead_children(proc: str = PROC) -> frozenset[Descendant]:
     """Our own children that have ended and that nobody has asked for. Blocking, some ms."""
-    dead, us = set(), os.getpid()
-    for entry in processes.glob("[0-9]*"):
-        status = _read_status(entry)
-        if status is not None and status.parent == us and status.state == "Z":
-            dead.add(Descendant(int(entry.name), status.started))
-    return frozenset(dead)
+    us = os.getpid()
+    processes = list_processes(proc)
+    dead = (it for it in processes if it.parent == us and it.state == "Z")
+    return frozenset(Descendant(it.pid, it.started) for it in dead)
 
 
 async def end_stubs(ending: Collection[Stub | Descendant], patience: Patience = PATIENCE) -> None:
@@ -220,7 +217,7 @@ def _end_descendants(descendants: frozenset[Descendant], patience: Patience) -> 
             _kill_descendants(descendants)
         time.sleep(_LOOK_S)
     for it in descendants:  # our children by now (container.tritonserver.process): ours to bury
-        if _is_it(it, _PROCESSES / str(it.pid)):
+        if _is_it(it):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(it.pid, os.WNOHANG)
 
@@ -233,14 +230,14 @@ def _kill_descendants(descendants: Collection[Descendant]) -> None:
                 os.kill(it.pid, signal.SIGKILL)
 
 
-def has_threads(stub: Stub, processes: Path = _PROCESSES) -> bool:
+def has_threads(stub: Stub) -> bool:
     """Whether it has begun the thread that tritonserver waits for first, without a limit.
 
     A load whose stub is killed before that never ends, nor does the thread that carries it out
     (seen on 2.36 and 2.51); 5 ms after that it ends.
     """
-    status = _read_status(processes / str(stub.pid))
-    return status is not None and status.threads > 1
+    process = read_process(stub.pid)
+    return process is not None and process.threads > 1
 
 
 def _runs(it: Stub | Descendant) -> bool:
@@ -249,57 +246,20 @@ def _runs(it: Stub | Descendant) -> bool:
     A process that ends loses its words first, then gives back its memory, then is a zombie or gone.
     Its first thread is a zombie before that while others have not ended.
     """
-    process = _PROCESSES / str(it.pid)
     try:
-        if isinstance(it, Stub) and (_read_command(process) or it.command) != it.command:
+        if isinstance(it, Stub) and (read_command(it.pid) or it.command) != it.command:
             return False
-        status = _read_status(process)
+        process = read_process(it.pid)
     except OSError:  # no descriptor: as far as is known
         return True
-    if status is None or (isinstance(it, Descendant) and status.started != it.started):
+    if process is None or (isinstance(it, Descendant) and process.started != it.started):
         return False
-    return status.state not in "ZX" or status.threads > 1
+    return process.state not in "ZX" or process.threads > 1
 
 
-def _is_it(it: Stub | Descendant, process: Path) -> bool:
+def _is_it(it: Stub | Descendant, proc: str = PROC) -> bool:
     """Whether the process with its id is this one; not told of a stub that is ending."""
     if isinstance(it, Stub):
-        return _read_command(process) == it.command
-    status = _read_status(process)
-    return status is not None and status.started == it.started
-
-
-class _Status(NamedTuple):
-    """What proc_pid_stat(5) says; started as in Descendant."""
-
-    state: str
-    parent: int
-    threads: int
-    started: int
-
-
-def _read_status(process: Path) -> _Status | None:
-    """None for one that is gone; raises OSError where that cannot be told."""
-    try:
-        text = (process / "stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(") ")[2].split()
-    return _Status(fields[0], int(fields[1]), int(fields[17]), int(fields[19]))
-
-
-def _read_command(process: Path) -> str:
-    """Its words, each with a null after it; empty when it ends or has ended.
-
-    Raises as _read_status.
-    """
-    try:
-        return (process / "cmdline").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
-def _model_of(model_file: Path, serving_repository: Path) -> str:
-    if not model_file.is_relative_to(serving_repository):
-        return ""
-    return next(iter(model_file.relative_to(serving_repository).parts), "")
+        return read_command(it.pid, proc) == it.command
+    process = read_process(it.pid, proc)
+    return process is not None and process.started == it.started

@@ -47,48 +47,18 @@ MOST_UNHASHED = 256 * 1024 * 1024
 _LOOK_S = 1.0
 
 
-class Work:
-    """Something that is in tritonserver; equal only to itself."""
-
-    __slots__ = ()
-    #: How long it is refused once it is the culprit, in seconds.
-    refused_s = REMEMBERED_S
-
-    @property
-    def mark(self) -> object:
-        """What is cheap to tell and equal for equal keys."""
-        raise NotImplementedError
-
-    def key(self) -> bytes:
-        """What is equal for what may be guilty of the same."""
-        raise NotImplementedError
-
-    def __str__(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def is_over(self) -> bool:
-        """It was answered, and is asked nothing more."""
-        return False
-
-    @property
-    def size(self) -> int:
-        """How many bytes its key is a hash of."""
-        return 0
-
-    def refused(self) -> ServeError:
-        """What is said to whoever brings it again."""
-        raise NotImplementedError
-
-
-class RequestWork(Work):
+class RequestWork:
     """An inference request: its path, which names the model, and its body as tritonserver gets it.
+
+    Like a load it is equal only to itself. What has equal keys may be guilty of the same; `mark` is
+    equal then, too, and cheap to tell. refused_s: how long it is refused once it is the culprit.
 
     The body is read when a key is asked for; it must not change as long as the request is there,
     or until `end`, which is its last word.
     """
 
     __slots__ = ("_body", "_path")
+    refused_s = REMEMBERED_S
 
     def __init__(self, path: bytes, body: Sequence[bytes]) -> None:
         self._path = path
@@ -128,11 +98,12 @@ class RequestWork(Work):
         return RequestRefused(REMEMBERED_S)
 
 
-class LoadWork(Work):
+class LoadWork:
     """The load of a model from an archive; the archive's identity changes with its content."""
 
     __slots__ = ("_archive", "_model_name")
     refused_s = inf
+    is_over, size = False, 0
 
     def __init__(self, model_name: str, archive: str) -> None:
         self._model_name, self._archive = model_name, archive
@@ -156,6 +127,10 @@ class LoadWork(Work):
             "still twice while it was loaded from this archive; see the log of the container, then "
             "mend the archive and load it again"
         )
+
+
+#: Something that is in tritonserver.
+Work = RequestWork | LoadWork
 
 
 class Standing(Enum):

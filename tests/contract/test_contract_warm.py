@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from serve.resources.census import FORKED
+from serve.resources.processes import FORKED
 from tests.support.container import ROOT, Container, Process, launch, processes, running, until
 from tests.support.protocol import values
 

@@ -47,7 +47,7 @@ def test_off_nothing_of_the_sdk_is_imported() -> None:
     program = (
         "import sys, container.assembly\n"
         "print([name for name in sys.modules if name.startswith("
-        "('opentelemetry.sdk', 'opentelemetry.exporter', 'container.telemetry.otel'))])"
+        "('opentelemetry.sdk', 'opentelemetry.exporter', 'serve.telemetry.otel'))])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr

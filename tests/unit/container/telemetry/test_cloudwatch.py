@@ -292,7 +292,7 @@ async def test_a_new_tritonserver_that_has_come_further_than_the_last(logs: Any)
     instance.load("a")
     instance.invoke("a", 10)
     await publisher.publish()
-    instance.metrics.restarted()
+    instance.metrics.restarts.inc()
     instance.triton = {"a": 12}
     await publisher.publish()
     assert triton_count(summed(logs), "a") == 22

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from container.warm.interpreters import CODE, Surroundings, WarmInterpreters
-from serve.resources.census import FORKED
+from serve.resources.processes import FORKED
 from tests.support.container import Process, processes, until
 
 WAIT_S = 120.0

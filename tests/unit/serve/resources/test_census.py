@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from serve.resources.census import FORKED, Census, Held, take_census
+from serve.resources.census import Census, Held, take_census
 from serve.resources.free import Kernel
+from serve.resources.processes import FORKED
 from tests.unit.serve.kernel_directory import MIB, SERVER, SHARED, STUB, KernelDirectory
 
 

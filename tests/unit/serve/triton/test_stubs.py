@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import subprocess
 import threading
@@ -49,7 +50,7 @@ def test_stubs_are_found_by_model(tmp_path: Path) -> None:
     (tmp_path / "11").mkdir()
     (tmp_path / "11/cmdline").write_bytes(b"\xff\xfe\0")
     (tmp_path / "meminfo").touch()
-    found = find_stubs(serving, {"m", "m.a", "m.b"}, tmp_path)
+    found = find_stubs(serving, {"m", "m.a", "m.b"}, str(tmp_path))
     assert {(stub.pid, stub.triton_name) for stub in found} == {(1, "m.a"), (2, "m.a"), (3, "m")}
 
 
@@ -103,8 +104,8 @@ async def test_stubs_that_stay_are_killed_without_descriptors(
     with stub(tmp_path, "m", WAIT_S) as staying:
         found = find_stubs(tmp_path, ["m"])
         with monkeypatch.context() as patched:
-            patched.setattr(Path, "read_text", no_descriptor)
-            patched.setattr(Path, "glob", no_descriptor)
+            patched.setattr("builtins.open", no_descriptor)
+            patched.setattr("os.listdir", no_descriptor)
             await end_stubs(found, patience)
         assert staying.wait(WAIT_S) == -signal.SIGKILL
 
@@ -138,23 +139,22 @@ def test_descendants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     status(tmp_path, 13, 1, 113)
     status(tmp_path, 23, 13, 123)
     (tmp_path / "24").mkdir()  # ended between two looks
-    looks = []
-    glob = Path.glob
+    looks, listdir = [], os.listdir
 
-    def counted(path: Path, pattern: str) -> object:
+    def counted(path: str) -> list[str]:
         looks.append(path)
-        return glob(path, pattern)
+        return listdir(path)
 
-    monkeypatch.setattr(Path, "glob", counted)
+    monkeypatch.setattr("os.listdir", counted)
     stubs = [Stub(pid, "m", command) for pid in (10, 11, 13, 14)]
-    found = find_descendants(stubs, tmp_path)
+    found = find_descendants(stubs, str(tmp_path))
     assert found == {Descendant(pid, 100 + pid) for pid in (20, 21, 30, 31)}
-    assert looks == [tmp_path]
-    assert find_descendants([Descendant(20, 120), Descendant(11, 7)], tmp_path) == {
+    assert looks == [str(tmp_path)]
+    assert find_descendants([Descendant(20, 120), Descendant(11, 7)], str(tmp_path)) == {
         Descendant(30, 130),
         Descendant(31, 131),
     }
-    assert not find_descendants([], tmp_path)
+    assert not find_descendants([], str(tmp_path))
 
 
 async def test_what_stubs_have_started_ends_after_them(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from container.telemetry.otel import OtelTracer, make_tracer
+from container import __version__
 from serve.telemetry.load_record import LoadRecord, Stage
+from serve.telemetry.otel import OtelTracer, make_tracer
 from serve.telemetry.record import InvocationRecord
 from tests.support.otlp_receiver import Receiver, Span, receiving
 from tests.unit.container.conftest import until
@@ -30,7 +31,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 
 def tracer_of(receiver: Receiver) -> OtelTracer:
-    tracer = make_tracer(f"{receiver.url}/v1/traces")
+    tracer = make_tracer(f"{receiver.url}/v1/traces", __version__)
     assert tracer is not None
     return tracer
 
@@ -178,7 +179,7 @@ async def test_a_bad_receiver(
             assert receiver.answers == 0
             receiver.held.set()
     await until(lambda: "traces" not in [thread.name for thread in threading.enumerate()])
-    own = [record for record in caplog.records if record.name == "container.telemetry.otel"]
+    own = [record for record in caplog.records if record.name == "serve.telemetry.otel"]
     said = [record.getMessage() for record in own]
     assert len(said) == len(set(said)), said
     assert any(words.startswith("traces (said once, though it may come again): ") for words in said)
@@ -190,7 +191,7 @@ def test_a_variable_that_cannot_be_read(
 ) -> None:
     """The container serves without traces, and says why."""
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "-1")
-    assert make_tracer("http://127.0.0.1:9/v1/traces") is None
+    assert make_tracer("http://127.0.0.1:9/v1/traces", __version__) is None
     assert "there will be no traces" in caplog.text
 
 
@@ -201,7 +202,7 @@ def test_the_sdks_words_are_said_once(receiver: Receiver, caplog: pytest.LogCapt
     for number in range(3):
         theirs.warning("retrying in %d", number)
     theirs.error("another")
-    own = [record for record in caplog.records if record.name == "container.telemetry.otel"]
+    own = [record for record in caplog.records if record.name == "serve.telemetry.otel"]
     assert [record.getMessage() for record in own] == [
         "traces (said once, though it may come again): retrying in 0",
         "traces (said once, though it may come again): another",

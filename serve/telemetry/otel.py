@@ -23,7 +23,6 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, StatusCode, TraceState
 from opentelemetry.util.types import AttributeValue
 
-from container import __version__
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.record import InvocationRecord, read_inference_id, target_model
 from serve.telemetry.trace_context import (
@@ -33,10 +32,10 @@ from serve.telemetry.trace_context import (
     remove_context,
     write_traceparent,
 )
-from serve.telemetry.tracing import Headers
 from serve.threads import run_in_daemon_thread
 
 _log = logging.getLogger(__name__)
+Headers = list[tuple[bytes, bytes]]
 SERVICE = "merlin-sagemaker"
 #: Characters of a sentence that a span holds.
 _LONGEST_SENTENCE = 1024
@@ -46,7 +45,7 @@ _NS = 1_000_000_000
 _SAMPLED = trace.TraceFlags.SAMPLED
 
 
-def make_tracer(endpoint: str) -> OtelTracer | None:
+def make_tracer(endpoint: str, version: str) -> OtelTracer | None:
     """The tracer; None, and a line in the log, where the SDK cannot be set up.
 
     Everything but the endpoint the SDK reads from the environment: sampler, queue, headers.
@@ -56,7 +55,7 @@ def make_tracer(endpoint: str) -> OtelTracer | None:
         ids = _Ids()
         # Neither the global provider, which FastAPI would make spans for, nor an end of its own.
         provider = TracerProvider(
-            resource=_make_resource(), id_generator=ids, shutdown_on_exit=False
+            resource=_make_resource(version), id_generator=ids, shutdown_on_exit=False
         )
         exporter = OTLPSpanExporter(endpoint)
         provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -76,14 +75,17 @@ class _Begun:
 
 
 class OtelTracer:
-    """serve.telemetry.tracing.Tracer; used in the event loop's thread only."""
+    """Makes spans of records, in the event loop's thread. Nothing of it raises, waits or blocks."""
 
     def __init__(self, provider: TracerProvider, exporter: OTLPSpanExporter, ids: _Ids) -> None:
         self._provider, self._exporter, self._ids = provider, exporter, ids
         self._tracer = provider.get_tracer("merlin-sagemaker")
 
     def begin(self, record: InvocationRecord, headers: Headers) -> Headers:
-        """Begin the invocation's span, below its caller's; the headers for tritonserver."""
+        """Begin the invocation's span, below its caller's; the headers for tritonserver.
+
+        Fills record.trace_id, and record.trace with what it needs at the end.
+        """
         shift_ns = _shift_ns()
         span = self._tracer.start_span(
             "invocation",
@@ -232,9 +234,9 @@ def _hear_once(theirs: logging.Logger) -> None:
     theirs.propagate = False
 
 
-def _make_resource() -> Resource:
+def _make_resource(version: str) -> Resource:
     """The environment's, with our name and version where it has none."""
-    resource = Resource({SERVICE_VERSION: __version__}).merge(Resource.create())
+    resource = Resource({SERVICE_VERSION: version}).merge(Resource.create())
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         return resource.merge(Resource({SERVICE_NAME: SERVICE}))
     return resource
