@@ -18,12 +18,14 @@ import time
 import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 #: Of what the instances at noon are for, what is sent at noon and at night.
 NOON, NIGHT = 0.9, 0.05
@@ -134,7 +136,8 @@ def send(platform: Platform, day: Day, options: argparse.Namespace) -> None:
 def watch(platform: Platform, day: Day, over: threading.Event) -> None:
     """How many instances there are, until the day is over."""
     while not over.wait(0.25):
-        day.instances.append((platform.hours(), *platform.counts()))
+        with suppress(BotoCoreError, ClientError):  # callers' failures tell of it
+            day.instances.append((platform.hours(), *platform.counts()))
 
 
 def draw(day: Day, options: argparse.Namespace, target: float) -> None:
@@ -184,9 +187,17 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="a PNG to draw; needs matplotlib")
     options = parser.parse_args()
 
-    platform, day, over = Platform(options.endpoint, options.variant), Day(), threading.Event()
-    target = options.rate * 60 / platform.scale
-    platform.track(options.most, target)
+    day, over = Day(), threading.Event()
+    try:
+        platform = Platform(options.endpoint, options.variant)
+        target = options.rate * 60 / platform.scale
+        platform.track(options.most, target)
+        day.instances.append((platform.hours(), *platform.counts()))
+    except (BotoCoreError, ClientError, OSError) as error:
+        raise SystemExit(
+            f"{error}; expected the endpoint {options.endpoint} in service on AWS, or at "
+            "AWS_ENDPOINT_URL: simulator/docs/control-plane.md makes one"
+        ) from error
     print(f"{target:g} invocations a minute are to be for one instance", flush=True)
     watching = threading.Thread(target=watch, args=(platform, day, over))
     watching.start()

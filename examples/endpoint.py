@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from boto3.exceptions import Boto3Error
+from botocore.exceptions import BotoCoreError, ClientError
 
 ROLE = os.environ.get("ROLE", "arn:aws:iam::123456789012:role/sagemaker")
 IMAGE = os.environ.get(
@@ -116,4 +118,9 @@ if __name__ == "__main__":
     parser.add_argument("--single-model", action="store_true", help="an endpoint of this model")
     parser.add_argument("--keep", action="store_true", help="leave the endpoint in service")
     options = parser.parse_args()
-    main(options.archive, options.request, single_model=options.single_model, keep=options.keep)
+    try:
+        main(options.archive, options.request, single_model=options.single_model, keep=options.keep)
+    except (Boto3Error, BotoCoreError, ClientError, OSError) as error:
+        raise SystemExit(
+            f"{error}; expected AWS, or `python -m simulator serve` at AWS_ENDPOINT_URL"
+        ) from error

@@ -23,6 +23,7 @@ from typing import Any
 
 import boto3
 import numpy as np
+from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -192,6 +193,6 @@ def tell(story: Callable[[Path], bool]) -> int:
     except KeyboardInterrupt:
         print("interrupted")
         return INTERRUPTED
-    except (BotoCoreError, ClientError) as error:
+    except (Boto3Error, BotoCoreError, ClientError) as error:
         print(error)
         return 1

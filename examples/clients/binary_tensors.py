@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import numpy as np
 import tritonclient.http as triton
+from botocore.exceptions import BotoCoreError, ClientError
 
 BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
 URL = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8090"
@@ -39,12 +40,18 @@ credentials = {"aws_access_key_id": "any", "aws_secret_access_key": "any"} if UR
 client = boto3.client(
     "sagemaker-runtime", endpoint_url=URL or None, region_name="us-east-1", **credentials
 )
-answer = client.invoke_endpoint(
-    EndpointName="shop",
-    TargetModel="dense.tar.gz",
-    ContentType=f"{BINARY}{json_size}",
-    Body=body,
-)
+try:
+    answer = client.invoke_endpoint(
+        EndpointName="shop",
+        TargetModel="dense.tar.gz",
+        ContentType=f"{BINARY}{json_size}",
+        Body=body,
+    )
+except (BotoCoreError, ClientError) as error:
+    raise SystemExit(
+        f"{error}; expected the endpoint shop at {URL or 'AWS'}: simulator/docs/simulator.md "
+        "starts it on this machine"
+    ) from error
 read = triton.InferenceServerClient.parse_response_body(
     answer["Body"].read(), header_length=int(answer["ContentType"].removeprefix(BINARY))
 )

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 from sagemaker_core.resources import Endpoint
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8090"
@@ -21,11 +22,16 @@ REQUEST = Path(__file__).parents[1] / "merlin/dense/request.json"
 session = boto3.session.Session(
     aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1"
 )
-answer = Endpoint(endpoint_name="shop").invoke(
-    body=REQUEST.read_text(),
-    content_type="application/json",
-    target_model="dense.tar.gz",
-    session=session,
-    region="us-east-1",
-)
+try:
+    answer = Endpoint(endpoint_name="shop").invoke(
+        body=REQUEST.read_text(),
+        content_type="application/json",
+        target_model="dense.tar.gz",
+        session=session,
+        region="us-east-1",
+    )
+except (BotoCoreError, ClientError) as error:
+    raise SystemExit(
+        f"{error}; expected the endpoint shop at {URL}: simulator/docs/simulator.md starts it"
+    ) from error
 print(answer.body.read().decode())

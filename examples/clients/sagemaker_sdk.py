@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 from sagemaker.deserializers import JSONDeserializer
 from sagemaker.predictor import Predictor
 from sagemaker.serializers import JSONSerializer
@@ -30,6 +31,11 @@ predictor = Predictor(
     serializer=JSONSerializer(),
     deserializer=JSONDeserializer(),
 )
-answer = predictor.predict(json.loads(REQUEST.read_text()), target_model="dense.tar.gz")
+try:
+    answer = predictor.predict(json.loads(REQUEST.read_text()), target_model="dense.tar.gz")
+except (BotoCoreError, ClientError) as error:
+    raise SystemExit(
+        f"{error}; expected the endpoint shop at {URL}: simulator/docs/simulator.md starts it"
+    ) from error
 for output in answer["outputs"]:
     print(output["name"], output["data"])

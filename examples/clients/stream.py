@@ -11,6 +11,7 @@ import sys
 import time
 
 import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8090"
 
@@ -22,11 +23,17 @@ client = boto3.client(
     aws_secret_access_key="any",
 )
 began = time.perf_counter()
-answer = client.invoke_endpoint_with_response_stream(
-    EndpointName="words",
-    ContentType="application/json",
-    Body=json.dumps({"text": "one word after the other"}),
-)
+try:
+    answer = client.invoke_endpoint_with_response_stream(
+        EndpointName="words",
+        ContentType="application/json",
+        Body=json.dumps({"text": "one word after the other"}),
+    )
+except (BotoCoreError, ClientError) as error:
+    raise SystemExit(
+        f"{error}; expected the single-model endpoint words at {URL}: simulator/docs/simulator.md "
+        "starts it"
+    ) from error
 rest = b""
 for event in answer["Body"]:
     *lines, rest = (rest + event["PayloadPart"]["Bytes"]).split(b"\n")

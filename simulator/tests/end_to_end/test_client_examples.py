@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from simulator.tests.support.simulator import simulator
-from tests.support.container import ROOT
+from tests.support.container import ROOT, free_port
 
 CLIENTS = ROOT / "examples/clients"
 DENSE = ROOT / "examples/merlin/dense"
@@ -84,3 +84,39 @@ def test_an_answer_in_pieces(tmp_path: Path) -> None:
     seconds, words = zip(*(line.split(" s  ") for line in said.strip().splitlines()), strict=True)
     assert words == ("ONE", "WORD", "AFTER", "THE", "OTHER")
     assert float(seconds[-1]) - float(seconds[0]) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("environment", "script", "arguments", "expected"),
+    [
+        (".venv", "ask.py", (), "the endpoint shop"),
+        (".venv", "endpoint.py", ("README.md", "README.md"), "AWS, or `python -m simulator serve`"),
+        (".venv", "autoscaling_day.py", ("shop",), "the endpoint shop in service"),
+        (".venv", "clients/stream.py", ("URL",), "the single-model endpoint words"),
+        (".venv-aws", "clients/binary_tensors.py", ("URL",), "the endpoint shop"),
+        (".venv-aws", "clients/sagemaker_sdk.py", ("URL",), "the endpoint shop"),
+        (".venv-aws", "clients/sagemaker_core_endpoint.py", ("URL",), "the endpoint shop"),
+    ],
+)
+def test_nobody_answers(
+    environment: str,
+    script: str,
+    arguments: tuple[str, ...],
+    expected: str,
+    aws_environment: dict[str, str],
+) -> None:
+    """The last line says so, and what starts an endpoint; there is no traceback."""
+    url = f"http://127.0.0.1:{free_port()}"
+    words = [url if word == "URL" else word for word in arguments]
+    done = subprocess.run(
+        [ROOT / environment / "bin/python", ROOT / "examples" / script, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=CALL_TIMEOUT_S,
+        env={**aws_environment, "AWS_ENDPOINT_URL": url, "AWS_MAX_ATTEMPTS": "1"},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"; expected {expected}" in done.stderr.splitlines()[-1]
