@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from merlin_deploy.config.catalog import choose_ami
+from merlin_deploy.config.consistency import RESERVE
 from merlin_deploy.config.sections import Config
 
 VARIANT = "AllTraffic"
@@ -189,7 +190,6 @@ def make_policy(config: Config) -> dict[str, Any] | None:
     }
 
 
-_RESERVE = "SERVE_MEMORY_RESERVE_MB"
 _ROUTING = {"least-outstanding-requests": "LEAST_OUTSTANDING_REQUESTS", "random": "RANDOM"}
 _BLUE_GREEN = {"all-at-once": "ALL_AT_ONCE", "canary": "CANARY", "linear": "LINEAR"}
 #: Seconds that an update may take beyond its steps' waits, until instances have come; and AWS's
@@ -299,7 +299,7 @@ def make_environment(config: Config) -> dict[str, str]:
     """The container's variables, sorted by name."""
     environment = dict(config.container.environment or {})
     if config.container.memory_reserve_mb is not None:
-        environment[_RESERVE] = str(config.container.memory_reserve_mb)
+        environment[RESERVE] = str(config.container.memory_reserve_mb)
     return dict(sorted(environment.items()))
 
 

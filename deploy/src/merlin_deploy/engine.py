@@ -6,7 +6,6 @@ The engine's errors become ours here.
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound
 from urllib3.exceptions import HTTPError
 
+from merlin_deploy.config.catalog import REPOSITORY, TAG
 from merlin_deploy.errors import DeployError, Refused, Unreachable
 from merlin_deploy.terminal import Say
 
@@ -69,10 +69,6 @@ def list_doubts(name: str, image: LocalImage) -> Iterator[str]:
         )
 
 
-#: Of CreateRepository's repositoryName.
-_REPOSITORY = re.compile(r"(?=.{2,256}\Z)([a-z0-9]+([._-][a-z0-9]+)*/)*[a-z0-9]+([._-][a-z0-9]+)*")
-#: Docker's, distribution's reference.go.
-_TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}")
 _DEFAULT_TAG = "latest"
 
 
@@ -114,12 +110,12 @@ def choose_name(
             f"{image} is no name and tag of an image: say --repository NAME and --tag TAG, as they "
             "are to be in ECR"
         )
-    if not _REPOSITORY.fullmatch(repository):
+    if not REPOSITORY.fullmatch(repository):
         raise Refused(
             f"found the repository {repository}, expected 2 to 256 lower-case letters, digits and "
             "single . _ - / between them: say another with --repository"
         )
-    if not _TAG.fullmatch(tag):
+    if not TAG.fullmatch(tag):
         raise Refused(
             f"found the tag {tag}, expected up to 128 letters, digits and . _ -: say another with "
             "--tag"

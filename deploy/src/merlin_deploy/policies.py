@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from merlin_deploy.archives.aliases import Place, read_place
-from merlin_deploy.config.catalog import read_ecr_image
+from merlin_deploy.config.catalog import regions
 from merlin_deploy.config.sections import Config
 from merlin_deploy.desired import (
     DIMENSION,
@@ -27,16 +27,6 @@ from merlin_deploy.desired import (
 )
 from merlin_deploy.errors import Refused
 
-#: AWS's partitions by how their regions begin; all others are in `aws`. A test compares botocore's.
-_PARTITIONS = {
-    "cn-": "aws-cn",
-    "us-gov-": "aws-us-gov",
-    "us-iso-": "aws-iso",
-    "us-isob-": "aws-iso-b",
-    "eu-isoe-": "aws-iso-e",
-    "us-isof-": "aws-iso-f",
-    "eusc-": "aws-eusc",
-}
 _LOG_GROUPS = "/aws/sagemaker/Endpoints/"
 #: Condition: a grant that a service makes for itself, such as for a disk.
 FOR_A_SERVICE = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
@@ -69,13 +59,7 @@ OF_STACK = Location("${AWS::Partition}", "${AWS::Region}", "${AWS::AccountId}")
 
 def make_location(config: Config, region: str) -> Location:
     """In the role's account: SageMaker takes no other account's roles."""
-    return Location(partition_of(region), region, config.endpoint.role.split(":")[4])
-
-
-def partition_of(region: str) -> str:
-    """Such as aws-cn for cn-north-1."""
-    partitions = (name for start, name in _PARTITIONS.items() if region.startswith(start))
-    return next(partitions, "aws")
+    return Location(regions()[region].name, region, config.endpoint.role.split(":")[4])
 
 
 @dataclass(frozen=True)
@@ -106,11 +90,9 @@ class Arns:
         return f"{self.bucket}/{self.place.aliases_key}"
 
     @property
-    def repository(self) -> str | None:
-        """The image's repository, perhaps of another account; None outside of ECR."""
-        image = read_ecr_image(self.config.endpoint.image)
-        if image is None:
-            return None
+    def repository(self) -> str:
+        """The image's repository, perhaps of another account."""
+        image = self.config.endpoint.image
         place = f"{image.region}:{image.account}"
         return f"arn:{self.location.partition}:ecr:{place}:repository/{image.repository}"
 
@@ -209,10 +191,9 @@ def _list_role_statements(config: Config, arns: Arns) -> Iterator[Statement]:
     # SageMaker asks with and without the slash; archives-of-others matches neither.
     prefixes = {"StringLike": {"s3:prefix": [prefix.removesuffix("/"), f"{prefix}*"]}}
     yield allow("ListArchives", "s3: ListBucket", arns.bucket, prefixes)
-    if arns.repository is not None:
-        yield allow("PullImage", f"ecr: {_PULL}", arns.repository)
-        # A login is for all of an account's repositories.
-        yield allow("LogInToRegistry", "ecr: GetAuthorizationToken", "*")
+    yield allow("PullImage", f"ecr: {_PULL}", arns.repository)
+    # A login is for all of an account's repositories.
+    yield allow("LogInToRegistry", "ecr: GetAuthorizationToken", "*")
     yield allow(
         "WriteLogs",
         "logs: CreateLogGroup CreateLogStream DescribeLogStreams PutLogEvents",
@@ -346,13 +327,12 @@ def _list_storage_statements(config: Config, arns: Arns) -> Iterator[Statement]:
     # Without a condition: unless one may list the bucket, S3 says of a missing object that it is
     # forbidden, and that request has no prefix.
     yield allow("ListArchives", "s3: ListBucket ListBucketMultipartUploads", arns.bucket)
-    if arns.repository is not None:
-        push = (
-            "CompleteLayerUpload CreateRepository DescribeImages DescribeRepositories "
-            "InitiateLayerUpload PutImage UploadLayerPart"
-        )
-        yield allow("Image", f"ecr: {_PULL} {push}", arns.repository)
-        yield allow("LogInToRegistry", "ecr: GetAuthorizationToken", "*")
+    push = (
+        "CompleteLayerUpload CreateRepository DescribeImages DescribeRepositories "
+        "InitiateLayerUpload PutImage UploadLayerPart"
+    )
+    yield allow("Image", f"ecr: {_PULL} {push}", arns.repository)
+    yield allow("LogInToRegistry", "ecr: GetAuthorizationToken", "*")
     key = config.encryption.archives_key
     if key is not None:
         condition = through_s3(arns.location)

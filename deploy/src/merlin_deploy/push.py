@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from merlin_deploy.account import Account
+from merlin_deploy.config.catalog import regions
 from merlin_deploy.engine import (
     Destination,
     Engine,
@@ -207,7 +208,7 @@ def ensure_repository(account: Account, name: str, say: Say) -> str:
         return uri
     if account.dry_run:
         number, _ = account.who()
-        domain = "amazonaws.com.cn" if account.region.startswith("cn-") else "amazonaws.com"
+        domain = regions()[account.region].domain
         return f"{number}.dkr.ecr.{account.region}.{domain}/{name}"
     say(f"repository {name} created in {account.region}; it scans what is pushed")
     return str(answer["repository"]["repositoryUri"])

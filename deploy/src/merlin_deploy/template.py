@@ -50,7 +50,7 @@ def render(config: Config, *, with_role: bool) -> Rendered:
     """with_role: the template makes the execution role, too."""
     place, single = read_place(config.endpoint.archives), config.endpoint.single_model
     url = place.archives_url if single is None else _PARAMETER
-    desired = make_desired(config, Facts(config.endpoint.image, url))
+    desired = make_desired(config, Facts(str(config.endpoint.image), url))
     left_out = _list_left_out(desired)
     template = {
         "AWSTemplateFormatVersion": "2010-09-09",
@@ -95,7 +95,7 @@ def _make_parameters(config: Config, *, with_role: bool) -> dict[str, Any]:
     parameters: dict[str, Any] = {
         _IMAGE: {
             "Type": "String",
-            "Default": endpoint.image,
+            "Default": str(endpoint.image),
             "Description": "With its digest (REPOSITORY@sha256:...): under a tag that has moved, "
             "nothing is deployed anew",
         }

@@ -21,6 +21,8 @@ KEY, SECRET = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 TOKEN = "FwoGZXIvYXdzEJr//////////wEaDEXAMPLETOKEN+/="
 SIGNATURE = "5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7"
 SECRETS = (KEY, SECRET, TOKEN, SIGNATURE)
+#: With its digest, so that ECR is not asked first.
+IMAGE = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin@sha256:{'0' * 64}"
 #: What botocore looks at.
 OF_AWS = ("AWS_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
@@ -71,7 +73,7 @@ def refused(
         else:
             monkeypatch.setenv(name, value)
     one = {} if single_model is None else {"single_model": single_model}
-    config = write_config(folder, "shop", image="merlin:1", **one)
+    config = write_config(folder, "shop", image=IMAGE, **one)
     monkeypatch.setattr(sys, "argv", ["deploy", command, str(config), *map(str, more)])
     with pytest.raises(DeployError) as stopped:
         read_command("deploy")()
@@ -330,7 +332,7 @@ def test_table_of_aliases_that_breaks_off(
     else:
         request = tmp_path / "request.json"
         request.write_text("{}")
-        config = write_config(tmp_path, "shop", image="merlin:1")
+        config = write_config(tmp_path, "shop", image=IMAGE)
         words = ["deploy", "invoke", str(config), "--request", str(request)]
         monkeypatch.setattr(sys, "argv", words)
         monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
@@ -399,7 +401,7 @@ def test_outputs_that_take_nothing(module: str, words: tuple[str, ...]) -> None:
 
 def test_a_process_ends_with_1_and_a_sentence(tmp_path: Path) -> None:
     """On stderr; no traceback, and nothing on stdout."""
-    config = write_config(tmp_path, "shop", image="merlin:1")
+    config = write_config(tmp_path, "shop", image=IMAGE)
     done = subprocess.run(
         [sys.executable, "-m", "deploy", "up", str(config)],
         cwd=ROOT,

@@ -44,7 +44,7 @@ volume_gb = 64
 routing = "random"
 [container]
 memory_reserve_mb = 1024
-environment = { SERVE_LOG_FORMAT = "json", SERVE_TRACE = true }
+environment = { SERVE_LOG_FORMAT = "json", TRACE = true }
 [metrics]
 path = "/inner/metrics"
 every = 10

@@ -20,7 +20,7 @@ _SESSION, _VALIDATOR = get_session(), ParamValidator()
 def check_config(config: Config) -> set[str]:
     """The operations of all its requests, each of which AWS would take. Raises AssertionError."""
     url = f"{config.endpoint.archives}archives/shop-a/0123.tar.gz"
-    wanted = make_desired(config, Facts(config.endpoint.image, url))
+    wanted = make_desired(config, Facts(str(config.endpoint.image), url))
     seen = set()
     for service, operation, members in make_requests(wanted):
         shape = _input_shape(service, operation)

@@ -138,7 +138,7 @@ def left_of(plane: ControlPlane, name: str, configs: Sequence[Path]) -> str:
     for number, path in enumerate(dict.fromkeys(configs)):
         config = read_config(path)
         place = read_place(config.endpoint.archives)
-        wanted = make_desired(config, Facts(config.endpoint.image, place.archives_url))
+        wanted = make_desired(config, Facts(str(config.endpoint.image), place.archives_url))
         labels[digest_of(wanted.config_name)] = f"<config {number}>"
         labels[digest_of(wanted.model_name)] = f"<model {number}>"
     return pprint.pformat(_labelled(_found(plane, name), labels))

@@ -42,7 +42,7 @@ def test_everything_else_is_what_up_sends() -> None:
     """Members are those of the requests, where nothing of the stack takes their place."""
     for config in make_grid().values():
         template = render(config, with_role=False).template
-        wanted = make_desired(config, Facts(config.endpoint.image, config.endpoint.archives))
+        wanted = make_desired(config, Facts(str(config.endpoint.image), config.endpoint.archives))
         configuration = properties(template, "EndpointConfiguration")
         for name in ("KmsKeyId", "MetricsConfig"):
             assert configuration.get(name) == wanted.endpoint_config.get(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,6 +21,14 @@ from botocore.loaders import create_loader
 _NO_REGION = "-global"
 
 
+@dataclass(frozen=True)
+class Partition:
+    """name: as ARNs have it, such as aws-cn. domain: of its hosts."""
+
+    name: str
+    domain: str
+
+
 @cache
 def loader() -> Any:
     """botocore's, shared by the process: reading a service model takes tenths of a second."""
@@ -28,12 +36,14 @@ def loader() -> Any:
 
 
 @cache
-def regions() -> frozenset[str]:
-    """Regions of all partitions."""
-    partitions = loader().load_data("partitions")["partitions"]
-    return frozenset(
-        name for it in partitions for name in it["regions"] if not name.endswith(_NO_REGION)
-    )
+def regions() -> Mapping[str, Partition]:
+    """All regions, each with its partition."""
+    return {
+        region: Partition(it["id"], it["outputs"]["dnsSuffix"])
+        for it in loader().load_data("partitions")["partitions"]
+        for region in it["regions"]
+        if not region.endswith(_NO_REGION)
+    }
 
 
 @cache
@@ -80,24 +90,47 @@ def describe_ami(instance_type: str, ami: str | None) -> str:
     )
 
 
+#: CreateRepository's repositoryName; Docker's tags: distribution's reference.go.
+_PART = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
+REPOSITORY = re.compile(rf"(?=.{{2,256}}\Z){_PART}(/{_PART})*")
+TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}")
+_DIGEST = r"sha256:[0-9a-f]{64}"
+#: The second form of the host is that of ECR's endpoints for IPv6.
 _IMAGE = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr(-fips)?\.(?P<region>[a-z0-9\-]+)\.amazonaws\.com(\.cn)?/"
-    r"(?P<repository>[^:@\s]+)(:(?P<tag>[^@\s]+))?(@(?P<digest>\S+))?"
+    r"(?P<host>(?P<account>\d{12})\.dkr[.-]ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.(?P<domain>[a-z0-9.-]+))"
+    rf"/(?P<repository>[^:@]+)(:(?P<tag>{TAG.pattern}))?(@(?P<digest>{_DIGEST}))?"
 )
+_IPV6_DOMAINS = ("on.aws", "on.amazonwebservices.com.cn")
 
 
 @dataclass(frozen=True)
 class EcrImage:
     """tag and digest are None if the image has none; digest begins with sha256:."""
 
+    host: str
     account: str
     region: str
     repository: str
     tag: str | None
     digest: str | None
 
+    @property
+    def repository_uri(self) -> str:
+        """The image without tag and digest."""
+        return f"{self.host}/{self.repository}"
+
+    def __str__(self) -> str:
+        tag = "" if self.tag is None else f":{self.tag}"
+        return f"{self.repository_uri}{tag}" + ("" if self.digest is None else f"@{self.digest}")
+
 
 def read_ecr_image(image: str) -> EcrImage | None:
-    """None if the image is in another registry."""
+    """None if it is no image of ECR."""
     match = _IMAGE.fullmatch(image)
-    return None if match is None else EcrImage(**match.groupdict())
+    if match is None or not REPOSITORY.fullmatch(match["repository"]):
+        return None
+    names = match.groupdict()
+    partition = regions().get(names["region"])
+    if partition is None or names.pop("domain") not in (partition.domain, *_IPV6_DOMAINS):
+        return None
+    return EcrImage(**names)

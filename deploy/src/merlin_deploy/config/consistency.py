@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from merlin_deploy.config.catalog import read_ecr_image
 from merlin_deploy.config.sections import (
     AutoscalingSection,
     ContainerSection,
@@ -16,22 +16,56 @@ from merlin_deploy.config.sections import (
     InstancesSection,
     NetworkSection,
 )
-from merlin_deploy.config.values import show
+from merlin_deploy.config.values import MOST_IMAGE, show, show_name
 
 #: The path to a choice, and a sentence about it.
 Contradiction = tuple[tuple[str, ...], str]
 #: CreateModel, Environment: entries; characters of each name and value; bytes of all together.
 MOST_VARIABLES, MOST_VARIABLE, MOST_ENVIRONMENT = 100, 1024, 32 * 1024
 _VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_RESERVE = "SERVE_MEMORY_RESERVE_MB"
+RESERVE = "SERVE_MEMORY_RESERVE_MB"
 #: CreateModel, Tags: all of them, those that `up` adds itself among them; characters.
 MOST_TAGS, MOST_TAG_NAME, MOST_TAG_VALUE = 50 - 3, 128, 256
 #: Tags of AWS's own, and of `up`'s.
 _RESERVED = {"aws:": "AWS's", "deploy:": "`up`'s"}
 #: Tags may have Unicode's letters, digits and separators: its categories.
 _TAG_KINDS, _TAG_SIGNS = ("L", "N", "Z"), "_.:/=+-@"
-#: CreateModel takes 255 characters; an image by its digest has @sha256: and 64 more.
-_MOST_IMAGE, _DIGEST = 255, len("@sha256:") + 64
+#: Of an image by its digest, characters before that.
+_MOST_REPOSITORY = MOST_IMAGE - len("@sha256:") - 64
+#: The container's settings (docs/settings.md); a test compares them.
+_OURS, _NEAR = "SERVE_", 0.8
+SETTINGS = (
+    "SERVE_ACCESS_LOG",
+    "SERVE_AUTO_COMPLETE",
+    "SERVE_BACKEND_PYTHON",
+    "SERVE_BIND_ADDRESS",
+    "SERVE_COMPILE",
+    "SERVE_CUDA_COMPAT",
+    "SERVE_FEATURE_STORE_TIMEOUT",
+    "SERVE_GPU_MEMORY_RESERVE_MB",
+    "SERVE_INTRA_OP_THREADS",
+    "SERVE_INVOKE_TIMEOUT",
+    "SERVE_LOAD_TIMEOUT",
+    "SERVE_LOG_FORMAT",
+    "SERVE_LOG_LEVEL",
+    "SERVE_MAX_REQUEST_MB",
+    "SERVE_MAX_WAITING_TOTAL_MB",
+    RESERVE,
+    "SERVE_METRICS",
+    "SERVE_METRICS_PATH",
+    "SERVE_METRIC_DIMENSIONS",
+    "SERVE_MODEL_ENVIRONMENT",
+    "SERVE_MODEL_ROOT",
+    "SERVE_PICKLES",
+    "SERVE_PRELOAD",
+    "SERVE_REWRITE",
+    "SERVE_SHUTDOWN_TIMEOUT",
+    "SERVE_SINGLE_MODEL_DIR",
+    "SERVE_SLOW_MS",
+    "SERVE_TRANSLATE_JSON_FROM",
+    "SERVE_TRITON_SERVER",
+    "SERVE_WARM",
+)
 #: EC2's: T and a number.
 _BURSTABLE = re.compile(r"ml\.t\d")
 #: TrafficRoutingConfig, LinearStepSize: 10 to 50 % of the instances.
@@ -49,16 +83,12 @@ def find_contradictions(
 
 
 def _check_image(endpoint: EndpointSection) -> Iterator[Contradiction]:
-    image = read_ecr_image(endpoint.image)
-    if image is not None and image.digest is None:
-        tag = 0 if image.tag is None else len(image.tag) + 1
-        most = _MOST_IMAGE - _DIGEST
-        if len(endpoint.image) - tag > most:
-            yield (
-                ("endpoint", "image"),
-                f"endpoint.image: found {len(endpoint.image) - tag} characters before the tag, "
-                f"expected at most {most}: its digest comes behind; take a shorter repository",
-            )
+    if (length := len(endpoint.image.repository_uri)) > _MOST_REPOSITORY:
+        yield (
+            ("endpoint", "image"),
+            f"endpoint.image: found {length} characters before the tag, expected at most "
+            f"{_MOST_REPOSITORY}: its digest comes behind; take a shorter repository",
+        )
 
 
 def _check_network(network: NetworkSection) -> Iterator[Contradiction]:
@@ -124,9 +154,9 @@ def _check_environment(container: ContainerSection) -> Iterator[Contradiction]:
         if wrong := _wrong_variable(name, value):
             yield (*here, name), f"container.environment: {wrong}"
     if container.memory_reserve_mb is not None:
-        if _RESERVE in variables:
-            yield (*here, _RESERVE), f"{_RESERVE} and memory_reserve_mb are both given"
-        variables[_RESERVE] = str(container.memory_reserve_mb)
+        if RESERVE in variables:
+            yield (*here, RESERVE), f"{RESERVE} and memory_reserve_mb are both given"
+        variables[RESERVE] = str(container.memory_reserve_mb)
     if len(variables) > MOST_VARIABLES:
         yield here, f"found {len(variables)} variables, expected at most {MOST_VARIABLES}"
     size = sum(len(f"{name}{value}".encode()) for name, value in variables.items())
@@ -139,6 +169,13 @@ def _wrong_variable(name: str, value: str) -> str | None:
         return f"{name} is SageMaker's own to set; leave it out"
     if not _VARIABLE.fullmatch(name):
         return f"found the name {show(name)}, expected letters, digits and _, no digit first"
+    if name.upper().startswith(_OURS) and name not in SETTINGS:
+        near = difflib.get_close_matches(name.upper(), SETTINGS, 1, _NEAR)
+        meant = f"did you mean {near[0]}? " if near else ""
+        return (
+            f"found {show_name(name)}, which is no setting of the container; {meant}They are "
+            f"{', '.join(SETTINGS)}; variables of your own begin otherwise"
+        )
     for what, text in (("name", name), ("value", value)):
         if len(text.encode()) > MOST_VARIABLE:
             return (

@@ -14,7 +14,7 @@ from pydantic import PlainValidator as Reads
 from pydantic.fields import FieldInfo
 
 from merlin_deploy.config import values
-from merlin_deploy.config.catalog import AMIS, LEFT_TO_AWS
+from merlin_deploy.config.catalog import AMIS, LEFT_TO_AWS, EcrImage
 from merlin_deploy.config.values import Table
 
 #: SageMaker's names have 63 characters; models and configurations get a dash and 8 of a digest.
@@ -32,10 +32,10 @@ class EndpointSection(Section):
 
     name: Annotated[str, Reads(values.name(MOST_NAME))] = Field(examples=['"recommenders"'])
     """The endpoint's name; its models and configurations are called NAME-<digest>."""
-    image: Annotated[str, Reads(values.image)] = Field(
+    image: Annotated[EcrImage, Reads(values.image)] = Field(
         examples=['"123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin-sagemaker:1"']
     )
-    """The image that `push` printed. A digest is served for ever; a tag is looked up at each
+    """The image in ECR that `push` printed. A digest is served for ever; a tag is looked up at each
     `up`."""
     archives: Annotated[str, Reads(values.prefix)] = Field(
         examples=['"s3://recommenders-123456789012/shop/"']
@@ -97,7 +97,8 @@ class ContainerSection(Section):
     """Memory that loads leave free: what would not fit is refused, and SageMaker unloads others;
     unset: the container's own (256)."""
     environment: Table | None = Field(default=None, examples=['{ SERVE_LOG_FORMAT = "json" }'])
-    """Variables of the container, as docs/settings.md has them."""
+    """Variables of the container, as docs/settings.md has them, and of your own; names that begin
+    with SERVE_ are the container's alone."""
 
 
 class NetworkSection(Section):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 from pydantic import PlainValidator
 
-from merlin_deploy.config.catalog import instance_types, nearest, regions
+from merlin_deploy.config.catalog import EcrImage, instance_types, nearest, read_ecr_image, regions
 
 #: Returns the value, or raises ValueError with what was expected.
 Reader = Callable[[object], Any]
@@ -136,7 +136,7 @@ def _read_member(value: object) -> str:
 Table = dict[str, Annotated[str, PlainValidator(_read_member)]]
 
 
-def known(read: Reader, names: Callable[[], frozenset[str]], what: str) -> Reader:
+def known(read: Reader, names: Callable[[], Collection[str]], what: str) -> Reader:
     """A value that AWS has, too. names: all that AWS has."""
 
     def read_known(value: object) -> Any:
@@ -175,11 +175,6 @@ prefix = pattern(
     "an S3 prefix that ends with a slash, such as s3://bucket/recommenders/",
     rf"(?=.{{1,{MOST_PREFIX}}}\Z)s3://(?![^/]*\.\.){_BUCKET}/([^\s/\x00-\x1f\x7f]+/)*",
 )
-image = pattern(
-    "an image of at most 255 characters, such as "
-    "123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin:1",
-    r"[!-~]{1,255}",
-)
 region = known(
     pattern("a region, such as us-east-1", r"[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}"), regions, "a region"
 )
@@ -188,6 +183,21 @@ instance_type = known(
     instance_types,
     "an instance type",
 )
+#: CreateModel, Image.
+MOST_IMAGE = 255
+
+
+def image(value: object) -> EcrImage:
+    """An image in ECR; SageMaker takes others only through a VPC (ImageConfig)."""
+    read = read_ecr_image(value) if isinstance(value, str) and len(value) <= MOST_IMAGE else None
+    if read is None:
+        raise ValueError(
+            "an image in ECR, such as 123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin:1, of at "
+            f"most {MOST_IMAGE} characters; `push` brings an image there, and prints its line"
+        )
+    return read
+
+
 topic = pattern(
     "the ARN of an SNS topic, such as arn:aws:sns:us-east-1:123456789012:oncall",
     r"(?=.{1,1024}\Z)arn:aws[a-z\-]*:sns:[a-z0-9\-]+:[0-9]{12}:[a-zA-Z0-9_\-]{1,256}(\.fifo)?",

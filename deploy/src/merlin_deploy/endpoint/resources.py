@@ -7,7 +7,7 @@ from typing import Any
 
 from merlin_deploy.account import Account, Answer
 from merlin_deploy.archives.aliases import read_aliases, read_place, require_target
-from merlin_deploy.config.catalog import EcrImage, read_ecr_image
+from merlin_deploy.config.catalog import EcrImage
 from merlin_deploy.config.sections import Config
 from merlin_deploy.desired import (
     DIMENSION,
@@ -159,7 +159,7 @@ def find_facts(account: Account, config: Config, say: Say) -> Facts:
     url = place.archives_url
     if single is not None:
         url = place.archive_url(require_target(read_aliases(account, place), single, place))
-    return Facts(_add_digest(account, config.endpoint.image, say), url)
+    return Facts(_resolve_image(account, config.endpoint.image, say), url)
 
 
 def describe_image(account: Account, image: EcrImage) -> Answer | None:
@@ -179,21 +179,19 @@ def describe_image(account: Account, image: EcrImage) -> Answer | None:
     return detail
 
 
-def _add_digest(account: Account, image: str, say: Say) -> str:
+def _resolve_image(account: Account, image: EcrImage, say: Say) -> str:
     """The image by its digest: then it is known what runs, and a tag that moves is a new image.
 
     Unchanged if ECR does not have it or does not tell: CreateModel's answer will say why.
     """
-    ecr_image = read_ecr_image(image)
-    if ecr_image is None or ecr_image.digest is not None:
-        return image
+    if image.digest is not None:
+        return str(image)
     try:
-        detail = describe_image(account, ecr_image)
+        detail = describe_image(account, image)
     except (MissingRight, CallRefused) as error:
         say(f"the image is taken by its tag: {error}")
-        return image
+        return str(image)
     if detail is None:
         say(f"the image is taken by its tag: ECR does not know {image} (yet)")
-        return image
-    repository = image if ecr_image.tag is None else image.removesuffix(f":{ecr_image.tag}")
-    return f"{repository}@{detail['imageDigest']}"
+        return str(image)
+    return f"{image.repository_uri}@{detail['imageDigest']}"

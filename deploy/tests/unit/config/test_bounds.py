@@ -13,6 +13,7 @@ from merlin_deploy.config.sections import Config
 from merlin_deploy.errors import ConfigurationRefused
 
 ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com/"
+DIGEST = f"sha256:{'0' * 64}"
 ROLE = "arn:aws:iam::123456789012:role/"
 TOPIC = "arn:aws:sns:us-east-1:123456789012:"
 
@@ -106,9 +107,14 @@ def test_bounds_of_sections(most: str, beyond: str, expected: str) -> None:
     [
         ("name", "n" * 54, "n" * 55, "1 to 54"),
         ("name", "a--b", "a-", "1 to 54"),
-        ("image", "i" * 255, "i" * 256, "at most 255"),
+        (
+            "image",
+            f"{ECR}{'r' * 10}:{'t' * 127}@{DIGEST}",
+            f"{ECR}{'r' * 11}:{'t' * 127}@{DIGEST}",
+            "at most 255",
+        ),
         ("image", f"{ECR}{'r' * 138}:tag", f"{ECR}{'r' * 139}:tag", "at most 183"),
-        ("image", f"{ECR}r@sha256:{'0' * 64}", "two words", "an image"),
+        ("image", f"{ECR}rr@{DIGEST}", "two words", "an image"),
         ("role", ROLE + "r" * 2017, ROLE + "r" * 2018, "the ARN of an IAM role"),
         ("archives", f"s3://models/{'p' * 675}/", f"s3://models/{'p' * 676}/", "an S3 prefix"),
         ("archives", "s3://a.b/", "s3://a..b/", "an S3 prefix"),

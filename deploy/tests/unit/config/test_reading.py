@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from container.settings.reading import SETTINGS as CONTAINERS_SETTINGS
 from deploy.tests.support.grid import make_config
+from merlin_deploy.config.consistency import SETTINGS
 from merlin_deploy.config.reading import find_lines, parse_config, read_config
 from merlin_deploy.config.sections import SECTIONS, Config, make_example
 from merlin_deploy.errors import ConfigurationRefused, DeployError, Refused
@@ -130,6 +132,7 @@ invocations_per_instance = nan
 SENTENCES = [
     (1, "found name, expected a section; it belongs to [endpoint]"),
     (3, 'endpoint.name: found "a b", expected 1 to 54 letters, digits and single hyphens'),
+    (4, 'endpoint.image: found "merlin:1", expected an image in ECR, such as 123456789012.dkr.'),
     (5, 'endpoint.archives: found "s3://models\\n]\\n", expected an S3 prefix'),
     (9, 'endpoint.region: found "us-eats-1", expected a region of AWS; did you mean us-east-1?'),
     (12, 'found "ml.g5.xlrge", expected an instance type of AWS; did you mean ml.g5.xlarge?'),
@@ -218,6 +221,40 @@ currency = " "
 
 
 @pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("SERVE_LOG_FROMAT", "SERVE_LOG_FORMAT"),
+        ("SERVE_LOGLEVEL", "SERVE_LOG_LEVEL"),
+        ("serve_log_format", "SERVE_LOG_FORMAT"),
+        ("SERVE_MEMORY_RESERVE", "SERVE_MEMORY_RESERVE_MB"),
+        ("SERVE_MAX_WAITING_MB", "SERVE_MAX_WAITING_TOTAL_MB"),
+        ("SERVE_", None),
+        ("SERVE_QQQ", None),
+    ],
+)
+def test_a_setting_that_the_container_does_not_have(name: str, nearest: str | None) -> None:
+    """It would only be warned of in the log; the names that there are are told."""
+    with pytest.raises(ConfigurationRefused) as refused:
+        make_config(f"[container.environment]\nSERVE_SLOW_MS = 1\nSERVED = 1\n{name} = 1")
+    ((line, sentence),) = refused.value.mistakes
+    assert line == 13
+    assert sentence.startswith(f"container.environment: found {name}, which is no setting")
+    assert ("did you mean" in sentence) is (nearest is not None)
+    assert f"did you mean {nearest}? " in sentence or nearest is None
+    assert f"They are {', '.join(SETTINGS)}; " in sentence
+
+
+def test_the_settings_are_the_containers() -> None:
+    """All that its table has, the reserve of memory among them."""
+    names = {name for row in CONTAINERS_SETTINGS for name in row.names}
+    assert sorted(name for name in names if name.startswith("SERVE_")) == list(SETTINGS)
+    every = "\n".join(f"{name} = 1" for name in SETTINGS)
+    environment = make_config(f"[container.environment]\n{every}").container.environment
+    assert environment is not None
+    assert set(environment) == set(SETTINGS)
+
+
+@pytest.mark.parametrize(
     ("more", "instances", "said"),
     [
         ("max = 1\n", "", "instances.count is 2, expected .*1 to 1"),
@@ -239,7 +276,8 @@ def test_counts_fit_their_bounds(more: str, instances: str, said: str | None) ->
 
 def test_burstable_instances_do_not_scale() -> None:
     """AWS would say so when the endpoint is there; without autoscaling they are taken."""
-    plain = '[endpoint]\nname = "a"\nimage = "i"\narchives = "s3://models/"\n' + (
+    image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin:1"
+    plain = f'[endpoint]\nname = "a"\nimage = "{image}"\narchives = "s3://models/"\n' + (
         'role = "arn:aws:iam::123456789012:role/r"\n[instances]\ntype = "ml.t2.medium"\n'
     )
     scaled = f"{plain}[autoscaling]\nmax = 2\ninvocations_per_instance = 1\n"
