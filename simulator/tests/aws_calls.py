@@ -26,7 +26,7 @@ _CONTROL = Path(__file__).parents[1] / "src/merlin_simulator/control"
 _TABLES = {
     "sagemaker": ("sagemaker/endpoints.py", "make_operations"),
     "application-autoscaling": ("autoscaling/service.py", "operations"),
-    "cloudwatch": ("cloudwatch/service.py", "make_operations"),
+    "cloudwatch": ("cloudwatch/service.py", "operations"),
 }
 SERVICES = ("sagemaker", "sagemaker-runtime", "application-autoscaling", "cloudwatch")
 WIDTH = 100

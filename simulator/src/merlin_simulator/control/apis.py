@@ -20,12 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from merlin_simulator.control.caller import Call, operation_of
-from merlin_simulator.control.errors import (
-    BodyTooLong,
-    ServiceError,
-    SimulatorFailed,
-    Unserializable,
-)
+from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.validation import check_members, known_members
 from merlin_simulator.errors import SimulatorError
 
@@ -88,11 +83,11 @@ class JsonApi:
         except ServiceError:
             raise
         except SimulatorError as error:  # the disk's fault
-            raise SimulatorFailed(str(error)) from error
+            raise ServiceError(str(error), "InternalFailure", 500) from error
         except Exception as error:
             _logger.exception("%s failed by the simulator's fault", name)
             message = f"The simulator failed ({type(error).__name__}: {error}); its log says where."
-            raise SimulatorFailed(message) from error
+            raise ServiceError(message, "InternalFailure", 500) from error
 
     def _refusal(self, error: ServiceError) -> Response:
         """A service that once spoke the query protocol has its codes in a header, too."""
@@ -119,13 +114,13 @@ def query_code(error: ServiceError) -> str:
 async def read_body(request: Request) -> bytes:
     """A request's body, unpacked where it is packed.
 
-    Raises BodyTooLong as soon as it is longer than any call needs, and ClientDisconnect.
+    Raises ServiceError as soon as it is longer than any call needs, and ClientDisconnect.
     """
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LONGEST:
-            raise BodyTooLong(_LONGEST)
+            raise _too_long()
     if request.headers.get("content-encoding") != "gzip":
         return bytes(body)
     unpacking = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
@@ -134,8 +129,13 @@ async def read_body(request: Request) -> bytes:
     except zlib.error:
         return b"no gzip"
     if unpacking.unconsumed_tail:
-        raise BodyTooLong(_LONGEST)
+        raise _too_long()
     return unpacked
+
+
+def _too_long() -> ServiceError:
+    message = f"The request's body has more than {_LONGEST} bytes: send less of it at once."
+    return ServiceError(message, "RequestEntityTooLargeException", 413)
 
 
 def _refuse_constant(text: str) -> None:
@@ -149,7 +149,7 @@ def _read(body: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         members = None
     if not isinstance(members, dict):
-        raise Unserializable("The request's body is no JSON object.")
+        raise ServiceError("The request's body is no JSON object.", "SerializationException")
     return members
 
 
@@ -176,7 +176,7 @@ class QueryApi:
             body = await read_body(request)
         except ClientDisconnect:
             return
-        except BodyTooLong as error:
+        except ServiceError as error:
             await self._refusal(error)(scope, receive, send)
             return
         fields = dict(parse_qsl(body.decode("latin-1") or _query(scope), keep_blank_values=True))
@@ -199,7 +199,9 @@ class QueryApi:
         try:
             members: Mapping[str, Any] = parser.parse({"values": fields})
         except (ValueError, KeyError, TypeError) as error:
-            raise Unserializable(f"The request's fields cannot be read: {error}.") from error
+            raise ServiceError(
+                f"The request's fields cannot be read: {error}.", "SerializationException"
+            ) from error
         return members
 
     def _answer(self, name: str, output: Mapping[str, Any] | None) -> Response:

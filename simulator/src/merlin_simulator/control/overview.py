@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from merlin_simulator.control.autoscaling.names import DIMENSION
+from merlin_simulator.control.autoscaling.service import Autoscaling
+from merlin_simulator.control.autoscaling.variants import VariantId
 from merlin_simulator.control.clock import Clock
+from merlin_simulator.control.cloudwatch.alarms import Alarms
 from merlin_simulator.control.sagemaker.deployment import Played, Production
 from merlin_simulator.control.sagemaker.endpoints import Endpoints
 from merlin_simulator.control.sagemaker.resources import container_of
@@ -33,33 +34,6 @@ from merlin_simulator.watch.page_routes import (
 )
 from merlin_simulator.watch.state import EndpointView, FleetPart, ModelState
 
-Described = Mapping[str, Any]
-
-
-class Activities(Protocol):
-    """Application Auto Scaling."""
-
-    def scaling_activities(self) -> Sequence[Described]:
-        """ScalingActivities of DescribeScalingActivities, newest first."""
-        ...
-
-    def scalable_targets(self) -> Sequence[Described]:
-        """ScalableTargets of DescribeScalableTargets."""
-        ...
-
-    def scaling_policies(self) -> Sequence[Described]:
-        """ScalingPolicies of DescribeScalingPolicies."""
-        ...
-
-
-class Alarms(Protocol):
-    """CloudWatch's alarms."""
-
-    def metric_alarms(self) -> Sequence[Described]:
-        """MetricAlarms of DescribeAlarms."""
-        ...
-
-
 #: Seconds of this machine that figures per minute are taken from, at least: where the platform's
 #: minute is shorter than that, they would jump.
 _LEAST_S = 10
@@ -72,16 +46,6 @@ _MINUTE_S = 60.0
 _KINDS = ("invoked", "invocation_failed")
 
 
-@dataclass(frozen=True)
-class Sample:
-    """at: seconds since the epoch, on the platform. Requests and errors since the one before."""
-
-    at: float
-    instances: int
-    requests: int
-    errors: int
-
-
 @dataclass
 class _Second:
     """number: of this machine's seconds. requests: by variant, "" for those that came to none."""
@@ -89,6 +53,10 @@ class _Second:
     number: int
     requests: Counter[str] = field(default_factory=Counter)
     errors: int = 0
+
+
+#: When, on the platform; instances in service; requests and errors since the sample before.
+Sample = tuple[float, int, int, int]
 
 
 class _Course:
@@ -109,7 +77,7 @@ class _Course:
     def sample(self, at: float, instances: int) -> None:
         requests, errors = self.requests - self.sampled[0], self.errors - self.sampled[1]
         self.sampled = (self.requests, self.errors)
-        self.samples.append(Sample(at, instances, requests, errors))
+        self.samples.append((at, instances, requests, errors))
 
 
 @dataclass(frozen=True)
@@ -139,11 +107,9 @@ class Traffic:
             failed = event.kind == "invocation_failed"
             self._of(endpoint_name).add(self._second(), variant, failed)
 
-    def sample(self, instances: Mapping[str, int]) -> None:
-        """A point of each endpoint's course; instances: in service, by endpoint."""
-        at = self._clock.now()
-        for name, count in instances.items():
-            self._of(name).sample(at, count)
+    def sample(self, endpoint_name: str, instances: int) -> None:
+        """A point of an endpoint's course; instances: in service."""
+        self._of(endpoint_name).sample(self._clock.now(), instances)
 
     def rates(self, endpoint_name: str) -> Rates:
         """Of the last minute. Of a shorter one than 10 s of this machine: of these 10 s."""
@@ -161,12 +127,9 @@ class Traffic:
             course.errors,
         )
 
-    def course(self, endpoint_name: str, since: float) -> Iterable[Sample]:
-        """The points after that time, oldest first; since: on the platform's clock."""
-        samples = self._of(endpoint_name).samples
-        if not samples or samples[-1].at <= since:
-            return ()
-        return [sample for sample in samples if sample.at > since]
+    def course(self, endpoint_name: str, since: float) -> list[Sample]:
+        """The samples after that time, oldest first; since: on the platform's clock."""
+        return [sample for sample in self._of(endpoint_name).samples if sample[0] > since]
 
     def forget(self, endpoint_name: str) -> None:
         """It is gone."""
@@ -183,25 +146,16 @@ class Traffic:
 
 #: Scaling activities that are told, newest first.
 _ACTIVITIES = 50
-#: What is scaled of a variant: its number of instances.
-
-
-class Listed(Protocol):
-    """Where the endpoints are."""
-
-    def played(self) -> tuple[Played, ...]:
-        """All of them, in the order of their creation."""
-        ...
 
 
 @dataclass(frozen=True)
 class Overview:
     """The control plane as it stands. run: tells this one from the one before a restart."""
 
-    endpoints: Listed
+    endpoints: Endpoints
     clock: Clock
     traffic: Traffic
-    activities: Activities
+    autoscaling: Autoscaling
     alarms: Alarms
     region: str
     run: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -236,39 +190,35 @@ class Overview:
              "activities": [ScalingActivity, …],     newest first, at most 50
              "alarms": [MetricAlarm, …]}
         """
-        scaling = _scaling(self.activities)
         return {
             "run": self.run,
             "region": self.region,
             "clock": {"now": self.clock.now(), "scale": self.clock.scale},
             "window_s": self.traffic.window_s,
             "sample_s": SAMPLE_S * self.clock.scale,
-            "endpoints": [self._endpoint(one, scaling, since) for one in self.endpoints.played()],
-            "activities": [
-                _plain(one) for one in self.activities.scaling_activities()[:_ACTIVITIES]
-            ],
-            "alarms": [_plain(one) for one in self.alarms.metric_alarms()],
+            "endpoints": [self._endpoint(played, since) for played in self.endpoints.played()],
+            "activities": self.autoscaling.activities.of(None)[:_ACTIVITIES],
+            "alarms": self.alarms.metric_alarms(),
         }
 
     def counts(self) -> dict[str, int]:
         """Endpoints by status."""
-        found = defaultdict[str, int](int)
-        for played in self.endpoints.played():
-            found[played.status] += 1
-        return dict(found)
+        return dict(Counter(played.status for played in self.endpoints.played()))
 
     async def run_sampling(self) -> None:
         """Keeps each endpoint's course going, until cancelled."""
         while True:
-            self.traffic.sample({one.name: _in_service(one) for one in self.endpoints.played()})
+            for played in self.endpoints.played():
+                productions = played.deployment.productions.values()
+                in_service = sum(production.fleet.in_service for production in productions)
+                self.traffic.sample(played.name, in_service)
             await asyncio.sleep(SAMPLE_S)
 
-    def _endpoint(
-        self, played: Played, scaling: Mapping[str, Described], since: float
-    ) -> dict[str, Any]:
+    def _endpoint(self, played: Played, since: float) -> dict[str, Any]:
         record, rates = played.record, self.traffic.rates(played.name)
         deployed = tuple(played.deployment.deployed())
-        whole = sum(one.weight for part, one in deployed if part is FleetPart.SERVING)
+        serving = played.deployment.productions.values()
+        weights = sum(production.weight for production in serving)
         return {
             "name": played.name,
             "status": played.status,
@@ -282,41 +232,40 @@ class Overview:
             "errors_per_minute": rates.errors,
             "requests": rates.all_requests,
             "errors": rates.all_errors,
-            "course": [
-                [one.at, one.instances, one.requests, one.errors]
-                for one in self.traffic.course(played.name, since)
-            ],
+            "course": self.traffic.course(played.name, since),
             "variants": [
-                _variant(
-                    part,
-                    one,
-                    rates,
-                    whole,
-                    scaling.get(f"endpoint/{played.name}/variant/{one.fleet.variant.name}"),
-                )
-                for part, one in deployed
+                self._variant(played.name, part, production, weights, rates)
+                for part, production in deployed
             ],
         }
 
+    def _variant(
+        self, endpoint_name: str, part: FleetPart, of: Production, weights: float, rates: Rates
+    ) -> dict[str, Any]:
+        """weights: of all variants that serve, together."""
+        variant, serving = of.fleet.variant, part is FleetPart.SERVING
+        resource = str(VariantId(endpoint_name, variant.name))
+        return {
+            "name": variant.name,
+            "fleet": part.value,
+            "model": of.config["ModelName"],
+            "multi_model": variant.multi_model,
+            "instance_type": of.config["InstanceType"],
+            "weight": of.weight,
+            "share": of.weight / weights if serving and weights else None,
+            "in_service": of.fleet.in_service,
+            "desired": of.fleet.wanted,
+            "requests_per_minute": rates.by_variant.get(variant.name, 0.0) if serving else 0.0,
+            "scaling": self._scaling(resource) if serving else None,
+            "instances": [_instance(instance) for instance in variant.instances],
+        }
 
-def _variant(
-    part: FleetPart, one: Production, rates: Rates, whole: float, scaling: Described | None
-) -> dict[str, Any]:
-    variant, serving = one.fleet.variant, part is FleetPart.SERVING
-    return {
-        "name": variant.name,
-        "fleet": part.value,
-        "model": one.config["ModelName"],
-        "multi_model": variant.multi_model,
-        "instance_type": one.config["InstanceType"],
-        "weight": one.weight,
-        "share": one.weight / whole if serving and whole else None,
-        "in_service": one.fleet.in_service,
-        "desired": one.fleet.wanted,
-        "requests_per_minute": rates.by_variant.get(variant.name, 0.0) if serving else 0.0,
-        "scaling": scaling if serving else None,
-        "instances": [_instance(instance) for instance in variant.instances],
-    }
+    def _scaling(self, resource: str) -> dict[str, Any] | None:
+        """What is registered for a variant."""
+        scaling = self.autoscaling
+        targets = [it for it in scaling.targets.described() if it["ResourceId"] == resource]
+        policies = [it for it in scaling.policies.described() if it["ResourceId"] == resource]
+        return {"target": targets[0], "policies": policies} if targets else None
 
 
 def _instance(instance: Instance) -> dict[str, Any]:
@@ -334,37 +283,6 @@ def _instance(instance: Instance) -> dict[str, Any]:
         "loaded": loaded,
         "on_the_way": len(held) - loaded,
     }
-
-
-def _in_service(played: Played) -> int:
-    return sum(one.fleet.in_service for one in played.deployment.productions.values())
-
-
-def _scaling(activities: Activities) -> dict[str, Described]:
-    """What is registered for the instances of variants, by resource."""
-    policies = defaultdict[str, list[Any]](list)
-    for policy in _of_counts(activities.scaling_policies()):
-        policies[policy["ResourceId"]].append(_plain(policy))
-    return {
-        target["ResourceId"]: {
-            "target": _plain(target),
-            "policies": policies.get(target["ResourceId"], []),
-        }
-        for target in _of_counts(activities.scalable_targets())
-    }
-
-
-def _of_counts(described: Iterable[Described]) -> Iterable[Described]:
-    return (one for one in described if one.get("ScalableDimension") == DIMENSION)
-
-
-def _plain(value: Any) -> Any:
-    """As JSON knows it: datetimes as seconds since the epoch."""
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value.timestamp() if isinstance(value, datetime) else value
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,15 @@ from merlin_simulator.control.autoscaling.service import Autoscaling
 from merlin_simulator.control.caller import signed
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.service import CloudWatch
-from merlin_simulator.control.cloudwatch.store import MetricStore
 from merlin_simulator.control.container_logs import ContainerLogs, make_logs_client
 from merlin_simulator.control.ecr import Registry, RegistryImages
 from merlin_simulator.control.errors import make_error
 from merlin_simulator.control.moto import Moto
 from merlin_simulator.control.overview import EndpointPages, Overview, Traffic, make_overview_routes
-from merlin_simulator.control.production import MakeMachine, Productions, WatchedEndpoints
+from merlin_simulator.control.production import MakeMachine, Productions
 from merlin_simulator.control.records import Records
 from merlin_simulator.control.sagemaker.endpoints import Endpoints, make_operations
 from merlin_simulator.control.sagemaker.resources import EndpointConfigs, Models, Quotas, Tags
-from merlin_simulator.control.scaling_alarms import ScalingAlarms
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
 
@@ -173,23 +171,16 @@ class Plane:
             log,
         )
         self.pages, self._traffic = EndpointPages(self.endpoints, setup.rules), Traffic(clock)
-        self.metrics = MetricStore()
-        self.cloudwatch = CloudWatch(
-            setup.state / "cloudwatch", self.metrics, clock, log, WatchedEndpoints(self.endpoints)
-        )
-        self.endpoints.listeners.event += [self._traffic.hear, self.cloudwatch.hear]
+        self.endpoints.listeners.event.append(self._traffic.hear)
         self.endpoints.listeners.deleted += [
             self._traffic.forget,
             self.pages.forget,
-            self.cloudwatch.forget,
             self.productions.forget,
         ]
+        self.cloudwatch = CloudWatch(setup.state / "cloudwatch", clock, log, self.endpoints)
         self.autoscaling = Autoscaling(
-            setup.state / "autoscaling", self.endpoints, self.metrics, clock, log
+            setup.state / "autoscaling", self.endpoints, self.cloudwatch, clock, log
         )
-        self._scaling_alarms = ScalingAlarms(self.autoscaling, self.cloudwatch.alarms)
-        self.cloudwatch.acting.append(self._scaling_alarms.act)
-        self.endpoints.listeners.deleted.append(self._scaling_alarms.follow)
         self._records = records
         self._moto = Moto(setup.moto_url)
 
@@ -218,7 +209,7 @@ class Plane:
             "sagemaker": JsonApi(read_service_model("sagemaker"), operations, self._moto),
             "application-autoscaling": JsonApi(
                 read_service_model("application-autoscaling"),
-                self._scaling_alarms.operations(),
+                self.autoscaling.operations(),
                 self._moto,
             ),
             "monitoring": self.cloudwatch.api(self._moto),
@@ -238,7 +229,6 @@ class Plane:
     @asynccontextmanager
     async def _lifespan(self, overview: Overview, _: Starlette) -> AsyncIterator[None]:
         self.endpoints.restore()
-        self._scaling_alarms.follow()
         work = (
             self._gauge(),
             self.cloudwatch.run(),

@@ -5,26 +5,23 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from merlin_simulator.archives.s3 import S3Archives
 from merlin_simulator.archives.stores import ArchiveStore
-from merlin_simulator.control.cloudwatch.published import Page, page_of
 from merlin_simulator.control.container_logs import ContainerLogs
 from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.iam import check_role
 from merlin_simulator.control.sagemaker.deployment import Production
-from merlin_simulator.control.sagemaker.endpoints import Endpoints
 from merlin_simulator.control.sagemaker.resources import container_of
 from merlin_simulator.hosting import Fleet, Machine, Variant
 from merlin_simulator.instance.holdings import Budget
 from merlin_simulator.rules import GIB, CacheSetting, Rules
 from merlin_simulator.threads import run_in_thread
 from merlin_simulator.watch.events import EventLog
-from merlin_simulator.watch.state import EndpointView, InstanceState
 
 #: GiB for each vCPU.
 _FAMILIES = {
@@ -227,37 +224,3 @@ def _rules(rules: Rules, variant: Mapping[str, Any], container: Mapping[str, Any
     cache = container.get("MultiModelConfig", {}).get("ModelCacheSetting", rules.cache.value)
     startup_s = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", rules.startup_s)
     return replace(rules, cache=CacheSetting(cache), startup_s=float(startup_s))
-
-
-class WatchedEndpoints:
-    """Those that answer."""
-
-    def __init__(self, endpoints: Endpoints) -> None:
-        self._endpoints = endpoints
-
-    def views(self) -> Iterator[EndpointView]:
-        """The endpoints as they stand now."""
-        for played in self._endpoints.played():
-            if played.deployment.endpoint is not None:
-                yield played.deployment.endpoint.view()
-
-    def in_service(self, endpoint_name: str, variant: str) -> int:
-        """How many instances a variant has in service."""
-        played = self._endpoints.look(endpoint_name)
-        production = None if played is None else played.deployment.productions.get(variant)
-        return 0 if production is None else production.fleet.in_service
-
-    def pages(self) -> Iterator[Page]:
-        """Where the instances in service have their own metrics."""
-        for played in self._endpoints.played():
-            config = played.record.get("MetricsConfig")
-            for variant, production in played.deployment.productions.items():
-                model = played.record["Models"].get(production.config["ModelName"])
-                found = None if model is None else page_of(container_of(model), config)
-                if found is None:
-                    continue
-                path, every_s = found
-                for instance in production.fleet.variant.instances:
-                    if instance.state is InstanceState.IN_SERVICE:
-                        url = instance.client.url.rstrip("/") + path
-                        yield Page(played.name, variant, instance.name, url, every_s)

@@ -28,7 +28,7 @@ def page(
     token: str | None,
     most: int | None,
     default: int = _DEFAULT,
-    code: str | None = None,
+    code: str = "ValidationException",
 ) -> tuple[Sequence[_T], str | None]:
     """The page after the token, and the next one's token; None at the end. See read_start."""
     start = read_start(token, code)
@@ -41,7 +41,7 @@ def make_token(start: int) -> str:
     return base64.b64encode(json.dumps({"start": start}).encode()).decode()
 
 
-def read_start(token: str | None, code: str | None = None) -> int:
+def read_start(token: str | None, code: str = "ValidationException") -> int:
     """Where the page of a token starts; 0 without one.
 
     Raises ServiceError for a token that is none; code: the service's own for it.

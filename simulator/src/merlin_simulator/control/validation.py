@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
-from merlin_simulator.control.errors import ServiceError, Unserializable
+from merlin_simulator.control.errors import ServiceError
 
 #: The years 1 to 9999, seconds since the epoch.
 _EARLIEST_S, _LATEST_S = -62_135_596_800.0, 253_402_300_799.0
@@ -124,9 +124,10 @@ def _check_type(shape: Shape, value: Any, path: str) -> None:
     if expected is not None and (
         is_boolean or not isinstance(value, expected) or not _fits(shape.type_name, value)
     ):
-        raise Unserializable(
+        raise ServiceError(
             f"{path} is {type(value).__name__} ({str(value)[:_SHOWN_CHARACTERS]!r}): "
-            f"expected {shape.type_name}."
+            f"expected {shape.type_name}.",
+            "SerializationException",
         )
 
 

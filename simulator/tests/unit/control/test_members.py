@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.model import ServiceModel, Shape
 
-from merlin_simulator.control.errors import Unserializable
+from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.validation import check_members, known_members
 
 SHAPES: dict[str, Any] = {
@@ -95,5 +95,6 @@ def test_times_are_seconds(shape: Shape, when: float | str, seconds: float) -> N
     ],
 )
 def test_what_no_value_of_the_type_is(shape: Shape, member: str, value: Any) -> None:
-    with pytest.raises(Unserializable, match=f"^{member.lower()} is "):
+    with pytest.raises(ServiceError, match=f"^{member.lower()} is ") as refused:
         check_members(shape, {member: value})
+    assert refused.value.code == "SerializationException"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.control.errors import ResourceLimitExceeded
+from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.sagemaker.resources import Quotas
 
 QUOTAS = Quotas({"ml.c5.xlarge": 2})
@@ -18,8 +18,9 @@ def variant(count: int) -> dict[str, Any]:
 
 def test_all_variants_of_a_call_count_together() -> None:
     QUOTAS.check([variant(1), variant(1)], [])
-    with pytest.raises(ResourceLimitExceeded, match="request delta of 2 Instances"):
+    with pytest.raises(ServiceError, match="request delta of 2 Instances") as refused:
         QUOTAS.check([variant(1), variant(1)], [("ml.c5.xlarge", 1)])
+    assert refused.value.code == "ResourceLimitExceeded"
 
 
 def test_fewer_instances_are_never_too_many() -> None:

@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
+import math
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from merlin_simulator.control.autoscaling.decision import (
-    COOLDOWN_S,
-    Side,
-    Tracking,
-    check_metric,
-    check_steps,
-)
-from merlin_simulator.control.autoscaling.names import (
+from merlin_simulator.control.autoscaling.decision import COOLDOWN_S, Side, Tracking, check_steps
+from merlin_simulator.control.autoscaling.metrics import check_metric
+from merlin_simulator.control.autoscaling.schedules import At, Schedule, read_schedule
+from merlin_simulator.control.autoscaling.variants import (
     DIMENSION,
     NAMESPACE,
-    InvalidNextToken,
-    LimitExceeded,
-    ResourceNotFound,
-    TooManyTags,
     VariantId,
-    action_arn,
-    alarm_arn,
-    linked_role,
-    make_id,
-    no_action,
-    no_policy,
-    no_target,
-    policy_arn,
+    Variants,
+    parse_resource,
     read_resource,
-    split_resource,
-    target_arn,
 )
-from merlin_simulator.control.autoscaling.schedules import At, read_schedule
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.errors import ServiceError, Unserializable
+from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.records import Record, Records, page
 from merlin_simulator.control.sagemaker.resources import make_arn, not_found
+from merlin_simulator.errors import ACCOUNT
 from merlin_simulator.watch.events import EventLog
 
 #: AWS: at most 50 on a page, which is the default, too.
 _ON_A_PAGE = 50
+#: AWS, "AWSServiceRoleForApplicationAutoScaling": the service-linked role of all variants.
+_LINKED_ROLE = (
+    f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/sagemaker.application-autoscaling."
+    "amazonaws.com/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+)
 
 
-def about_variants(members: Mapping[str, Any]) -> bool:
-    """Whether what is asked for can be found here: nothing else is registered.
+def _page(
+    kind: str, records: Sequence[Record], members: Mapping[str, Any], hidden: Sequence[str] = ()
+) -> Mapping[str, Any]:
+    """One page of a Describe call's answer.
 
-    Raises ServiceError for a dimension without a resource.
+    kind: the output's member; hidden: members of records that are ours alone. Nothing but variants
+    is registered, so other namespaces have none. Raises ServiceError for a dimension without a
+    resource.
     """
     dimension = members.get("ScalableDimension")
     if dimension and not (members.get("ResourceId") or members.get("ResourceIds")):
@@ -56,24 +51,30 @@ def about_variants(members: Mapping[str, Any]) -> bool:
         raise ServiceError(
             "If you specify a scalable dimension, you must also specify a resource ID"
         )
-    return members["ServiceNamespace"] == NAMESPACE and dimension in (None, DIMENSION)
-
-
-def answer(
-    kind: str, records: Sequence[Record], members: Mapping[str, Any], left_out: Sequence[str] = ()
-) -> Mapping[str, Any]:
-    """One page. kind: the output's member; left_out: members of records that are ours alone."""
+    if members["ServiceNamespace"] != NAMESPACE or dimension not in (None, DIMENSION):
+        records = ()
     most = members.get("MaxResults")
     most = _ON_A_PAGE if most is None else most
     if not 1 <= most <= _ON_A_PAGE:
         raise ServiceError(f"MaxResults is {most}: expected 1 to {_ON_A_PAGE}.")
-    shown, token = page(records, members.get("NextToken"), most, code=InvalidNextToken.code)
-    return {kind: described(shown, left_out), **({"NextToken": token} if token else {})}
+    token = members.get("NextToken")
+    shown, token = page(records, token, most, code="InvalidNextTokenException")
+    return {kind: _describe(shown, hidden), **({"NextToken": token} if token else {})}
 
 
-def described(records: Sequence[Record], left_out: Sequence[str]) -> list[Record]:
-    """Records as they are shown: without members that are ours alone."""
-    return [{key: one[key] for key in one if key not in left_out} for one in records]
+def _describe(records: Sequence[Record], hidden: Sequence[str]) -> list[Record]:
+    return [
+        {key: value for key, value in record.items() if key not in hidden} for record in records
+    ]
+
+
+def _not_found(noun: str, resource: str, detail: str = "") -> ServiceError:
+    """The service's own words (ansible#35632), in which moto has those of policies."""
+    return ServiceError(
+        f"No {noun} for service namespace: {NAMESPACE}, resource ID: {resource}, "
+        f"scalable dimension: {DIMENSION}{detail}",
+        "ObjectNotFoundException",
+    )
 
 
 _SUSPENDED = (
@@ -86,23 +87,13 @@ _TARGETS_OWN = ("Tags", "Past")
 _TAGS = 50
 
 
-class Variants(Protocol):
-    """What is to be scaled; the endpoints."""
-
-    def instance_type(self, endpoint_name: str, variant_name: str) -> str | None:
-        """Of a variant; None: there is none."""
-
-    def exists(self, endpoint_name: str) -> bool:
-        """Whether there is an endpoint of that name, in service or not."""
-
-
 class Targets:
     """All of them, by resource ID. changed: hears of a target that is new or has other bounds."""
 
     def __init__(self, records: Records, clock: Clock, variants: Variants) -> None:
         self._records, self._clock, self._variants = records, clock, variants
         self.changed: Callable[[str], None] = lambda _: None
-        self.gone: list[Callable[[str], None]] = []
+        self.removed: list[Callable[[str], None]] = []
 
     def find(self, resource: str) -> Record | None:
         """The target as it is kept."""
@@ -116,7 +107,7 @@ class Targets:
         """Raises ObjectNotFound where none is registered."""
         target = self.find(resource)
         if target is None:
-            raise no_target(resource)
+            raise _not_found("scalable target registered", resource)
         return target
 
     def all(self) -> tuple[Record, ...]:
@@ -125,7 +116,7 @@ class Targets:
 
     def described(self) -> list[Record]:
         """As DescribeScalableTargets has them."""
-        return described(self.all(), _TARGETS_OWN)
+        return _describe(self.all(), _TARGETS_OWN)
 
     def put(self, target: Record) -> None:
         """Keep what changed in it."""
@@ -134,8 +125,8 @@ class Targets:
     def remove(self, resource: str) -> None:
         """With its policies and scheduled actions, as AWS does it."""
         self._records.remove(resource)
-        for gone in self.gone:
-            gone(resource)
+        for hear in self.removed:
+            hear(resource)
 
     def forget_endpoint(self, endpoint_name: str) -> None:
         """AWS, "Delete endpoints configured for auto scaling": targets go with their endpoint."""
@@ -148,34 +139,32 @@ class Targets:
     async def register(self, call: Call) -> Mapping[str, Any]:
         """RegisterScalableTarget; out of its bounds, the variant is scaled at once."""
         members = call.members
-        target_id = read_resource(members)
-        resource = str(target_id)
-        target, tags = self.find(resource), members.get("Tags")
+        variant = read_resource(members)
+        resource = str(variant)
+        target = self.find(resource)
         if target is None:
-            target = self._made(target_id, call)
-        elif tags is not None:
+            target = self._make(variant, call)
+        elif members.get("Tags") is not None:
             # The service's own words.
             raise ServiceError(
                 "The scalable target that you tried to tag already exists. To update tags on an "
                 "existing scalable target, use the TagResource API."
             )
-        changed = {**target, **_bounds(target, members)}
-        given = members.get("SuspendedState") or {}
-        changed["SuspendedState"] = {
-            **target["SuspendedState"],
-            **{key: given[key] for key in _SUSPENDED if given.get(key) is not None},
-        }
-        self.put(changed)
+        suspended = {**target["SuspendedState"], **members.get("SuspendedState", {})}
+        bounds = bounds_after(target, members)
+        check_bounds(*bounds.values())
+        target = {**target, **bounds, "SuspendedState": suspended}
+        self.put(target)
         self.changed(resource)
-        return {"ScalableTargetARN": changed["ScalableTargetARN"]}
+        return {"ScalableTargetARN": target["ScalableTargetARN"]}
 
     async def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeScalableTargets."""
-        members, records = call.members, list[Record]()
-        if about_variants(members):
-            wanted = members.get("ResourceIds")
-            records = [one for one in self.all() if not wanted or one["ResourceId"] in wanted]
-        return answer("ScalableTargets", records, members, _TARGETS_OWN)
+        resources = call.members.get("ResourceIds")
+        targets = [
+            target for target in self.all() if not resources or target["ResourceId"] in resources
+        ]
+        return _page("ScalableTargets", targets, call.members, _TARGETS_OWN)
 
     async def deregister(self, call: Call) -> Mapping[str, Any]:
         """DeregisterScalableTarget."""
@@ -206,35 +195,38 @@ class Targets:
         for target in self.all():
             if target["ScalableTargetARN"] == arn:
                 return target
-        raise ResourceNotFound(f"The resource {arn} does not exist: send a scalable target's ARN.")
+        raise ServiceError(
+            f"The resource {arn} does not exist: send a scalable target's ARN.",
+            "ResourceNotFoundException",
+        )
 
-    def _made(self, target: VariantId, call: Call) -> Record:
+    def _make(self, variant: VariantId, call: Call) -> Record:
         members = call.members
         for which, sentence in (("MinCapacity", "Minimum"), ("MaxCapacity", "Maximum")):
             if members.get(which) is None:
                 raise ServiceError(f"{sentence} capacity must be specified")
-        self._check(target, call.region)
-        arn = target_arn(make_id(), call.region)
+        self._check(variant, call.region)
+        service = f"arn:aws:application-autoscaling:{call.region}:{ACCOUNT}"
         return {
             "ServiceNamespace": NAMESPACE,
-            "ResourceId": str(target),
+            "ResourceId": str(variant),
             "ScalableDimension": DIMENSION,
-            "RoleARN": members.get("RoleARN") or linked_role(),
+            "RoleARN": members.get("RoleARN") or _LINKED_ROLE,
             "CreationTime": self._clock.now(),
             "SuspendedState": dict.fromkeys(_SUSPENDED, False),
-            "ScalableTargetARN": arn,
+            "ScalableTargetARN": f"{service}:scalable-target/{uuid.uuid4()}",
             "Tags": _tags(members.get("Tags") or {}),
             "Past": {},
         }
 
-    def _check(self, target: VariantId, region: str) -> None:
+    def _check(self, variant: VariantId, region: str) -> None:
         """The service asks SageMaker, whose words these are."""
-        if not self._variants.exists(target.endpoint):
-            raise ServiceError(not_found("endpoint", target.endpoint, region))
-        instance_type = self._variants.instance_type(target.endpoint, target.variant)
+        if not self._variants.has_endpoint(variant.endpoint):
+            raise ServiceError(not_found("endpoint", variant.endpoint, region))
+        instance_type = self._variants.instance_type(variant)
         if instance_type is None:
-            arn = make_arn("endpoint", target.endpoint, region)
-            raise ServiceError(f'Could not find variant "{target.variant}" of endpoint "{arn}".')
+            arn = make_arn("endpoint", variant.endpoint, region)
+            raise ServiceError(f'Could not find variant "{variant.variant}" of endpoint "{arn}".')
         if instance_type.startswith("ml.t"):
             # The service's own words.
             raise ServiceError(
@@ -244,14 +236,12 @@ class Targets:
             )
 
 
-def _bounds(target: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, int]:
-    """The bounds that a call leaves; those that it does not give stay. Raises ServiceError."""
-    bounds = dict[str, int]()
-    for which in ("MinCapacity", "MaxCapacity"):
-        given = members.get(which)
-        bounds[which] = target[which] if given is None else given
-    check_bounds(bounds["MinCapacity"], bounds["MaxCapacity"])
-    return bounds
+def bounds_after(target: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, int]:
+    """A target's bounds after a change; those that it does not give stay."""
+    return {
+        name: target[name] if members.get(name) is None else members[name]
+        for name in ("MinCapacity", "MaxCapacity")
+    }
 
 
 def check_bounds(least: int | None, most: int | None) -> None:
@@ -264,8 +254,110 @@ def check_bounds(least: int | None, most: int | None) -> None:
 
 def _tags(tags: Mapping[str, str]) -> dict[str, str]:
     if len(tags) > _TAGS:
-        raise TooManyTags(f"The resource would have {len(tags)} tags: at most {_TAGS} are allowed.")
+        raise ServiceError(
+            f"The resource would have {len(tags)} tags: at most {_TAGS} are allowed.",
+            "TooManyTagsException",
+        )
     return dict(tags)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is put on scalable targets by name. most: AWS, "Quotas for Application Auto Scaling".
+
+    The others are members of records and answers, and parts of an ARN.
+    """
+
+    singular: str
+    plural: str
+    name_title: str
+    id_member: str
+    arn_member: str
+    name_member: str
+    output: str
+    arn_kind: str
+    arn_name: str
+    most: int
+
+
+class _OfTargets:
+    """Policies, or scheduled actions: each of a target, and kept by an id of its own.
+
+    changed: hears that they are not what they were.
+    """
+
+    kind: Kind
+    hidden: Sequence[str]
+
+    def __init__(self, records: Records, clock: Clock, targets: Targets) -> None:
+        self._records, self._clock, self._targets = records, clock, targets
+        self.changed: Callable[[], None] = lambda: None
+        targets.removed.append(self._forget)
+
+    def of(self, resource: str) -> list[Record]:
+        """Those of a target."""
+        return [record for record in self._records.values() if record["ResourceId"] == resource]
+
+    def described(self) -> list[Record]:
+        """As their Describe call has them."""
+        return _describe(self._records.values(), self.hidden)
+
+    async def describe(self, call: Call) -> Mapping[str, Any]:
+        """DescribeScalingPolicies, DescribeScheduledActions."""
+        member, members = self.kind.name_member, call.members
+        names, resource = members.get(f"{member}s"), members.get("ResourceId")
+        records = [
+            record
+            for record in self._records.values()
+            if (not names or record[member] in names) and resource in (None, record["ResourceId"])
+        ]
+        return _page(self.kind.output, records, members, self.hidden)
+
+    async def delete(self, call: Call) -> Mapping[str, Any]:
+        """DeleteScalingPolicy, DeleteScheduledAction."""
+        resource, name = str(read_resource(call.members)), call.members[self.kind.name_member]
+        record = self._find(resource, name)
+        if record is None:
+            detail = f", {self.kind.name_title}: {name}"
+            raise _not_found(f"{self.kind.singular} found", resource, detail)
+        self._records.remove(record[self.kind.id_member])
+        self.changed()
+        return {}
+
+    def _find(self, resource: str, name: str) -> Record | None:
+        """A target's, by name."""
+        member = self.kind.name_member
+        return next((record for record in self.of(resource) if record[member] == name), None)
+
+    def _make(self, resource: str, name: str, region: str) -> Record:
+        """A new one, which is not kept yet. Raises ServiceError where there are too many."""
+        kind, its_id = self.kind, str(uuid.uuid4())
+        if len(self.of(resource)) >= kind.most:
+            raise ServiceError(
+                f"A scalable target may have at most {kind.most} {kind.plural}.",
+                "LimitExceededException",
+            )
+        return {
+            kind.id_member: its_id,
+            kind.arn_member: (
+                f"arn:aws:autoscaling:{region}:{ACCOUNT}:{kind.arn_kind}:{its_id}:"
+                f"resource/{NAMESPACE}/{resource}:{kind.arn_name}/{name}"
+            ),
+            kind.name_member: name,
+            "ServiceNamespace": NAMESPACE,
+            "ResourceId": resource,
+            "ScalableDimension": DIMENSION,
+            "CreationTime": self._clock.now(),
+        }
+
+    def _keep(self, record: Record) -> None:
+        self._records.put(record[self.kind.id_member], record)
+        self.changed()
+
+    def _forget(self, resource: str) -> None:
+        for record in self.of(resource):
+            self._records.remove(record[self.kind.id_member])
+        self.changed()
 
 
 TRACKING, STEPS = "TargetTrackingScaling", "StepScaling"
@@ -273,104 +365,56 @@ _CONFIGS = {
     TRACKING: "TargetTrackingScalingPolicyConfiguration",
     STEPS: "StepScalingPolicyConfiguration",
 }
-_POLICIES_OWN = ("PolicyId",)
-#: AWS, "Quotas for Application Auto Scaling": policies of a target.
-_MOST_POLICIES = 50
 
 
-class Policies:
-    """All of them, by an id of their own."""
+class Policies(_OfTargets):
+    """Scaling policies."""
 
-    def __init__(self, records: Records, clock: Clock, targets: Targets) -> None:
-        self._records, self._clock, self._targets = records, clock, targets
-        targets.gone.append(self._forget)
+    kind = Kind(
+        singular="scaling policy",
+        plural="scaling policies",
+        name_title="policy name",
+        id_member="PolicyId",
+        arn_member="PolicyARN",
+        name_member="PolicyName",
+        output="ScalingPolicies",
+        arn_kind="scalingPolicy",
+        arn_name="policyName",
+        most=50,
+    )
+    hidden = ("PolicyId",)
 
-    def of(self, resource: str, kind: str) -> list[Record]:
-        """Those of a target; kind: a PolicyType."""
-        return [one for one in self._of(resource) if one["PolicyType"] == kind]
-
-    def described(self) -> list[Record]:
-        """As DescribeScalingPolicies has them."""
-        return described(self._records.values(), _POLICIES_OWN)
+    def of_type(self, resource: str, policy_type: str) -> list[Record]:
+        """Those of a target that have this PolicyType."""
+        return [policy for policy in self.of(resource) if policy["PolicyType"] == policy_type]
 
     def by_arn(self, arn: str) -> Record | None:
         """The policy that an alarm's action names."""
-        return next((one for one in self._records.values() if one["PolicyARN"] == arn), None)
-
-    # -- the calls
+        policies = self._records.values()
+        return next((policy for policy in policies if policy["PolicyARN"] == arn), None)
 
     async def put(self, call: Call) -> Mapping[str, Any]:
         """PutScalingPolicy: a new one, or another configuration of one that is there."""
-        members, name = call.members, call.members["PolicyName"]
-        resource = str(read_resource(members))
+        resource, name = str(read_resource(call.members)), call.members["PolicyName"]
         self._targets.get(resource)
         before = self._find(resource, name)
-        kind, config = _configuration(members, before)
-        others = [one for one in self._of(resource) if one is not before]
-        if before is None and len(others) >= _MOST_POLICIES:
-            raise LimitExceeded(
-                f"A scalable target may have at most {_MOST_POLICIES} scaling policies."
-            )
-        if kind == TRACKING:
-            _check_alone(config, others)
-        policy = before or self._made(resource, name, call)
+        policy_type, config = _configuration(call.members, before)
+        policy = before or self._make(resource, name, call.region)
+        if policy_type == TRACKING:
+            _check_alone(config, [other for other in self.of(resource) if other is not before])
         policy = {
             **{key: value for key, value in policy.items() if key not in _CONFIGS.values()},
-            "PolicyType": kind,
-            _CONFIGS[kind]: config,
-            "Alarms": _alarms(policy, kind, config, call.region),
+            "PolicyType": policy_type,
+            _CONFIGS[policy_type]: config,
+            "Alarms": _alarms(policy, policy_type, config, call.region),
         }
-        self._records.put(policy["PolicyId"], policy)
+        self._keep(policy)
         return {"PolicyARN": policy["PolicyARN"], "Alarms": policy["Alarms"]}
 
-    async def describe(self, call: Call) -> Mapping[str, Any]:
-        """DescribeScalingPolicies."""
-        members, records = call.members, list[Record]()
-        if about_variants(members):
-            names, resource = members.get("PolicyNames"), members.get("ResourceId")
-            records = [
-                one
-                for one in self._records.values()
-                if (not names or one["PolicyName"] in names)
-                and resource in (None, one["ResourceId"])
-            ]
-        return answer("ScalingPolicies", records, members, _POLICIES_OWN)
 
-    async def delete(self, call: Call) -> Mapping[str, Any]:
-        """DeleteScalingPolicy."""
-        resource, name = str(read_resource(call.members)), call.members["PolicyName"]
-        policy = self._find(resource, name)
-        if policy is None:
-            raise no_policy(resource, name)
-        self._records.remove(policy["PolicyId"])
-        return {}
-
-    def _find(self, resource: str, name: str) -> Record | None:
-        return next((one for one in self._of(resource) if one["PolicyName"] == name), None)
-
-    def _of(self, resource: str) -> list[Record]:
-        return [one for one in self._records.values() if one["ResourceId"] == resource]
-
-    def _forget(self, resource: str) -> None:
-        for policy in self._of(resource):
-            self._records.remove(policy["PolicyId"])
-
-    def _made(self, resource: str, name: str, call: Call) -> Record:
-        policy_id = make_id()
-        return {
-            "PolicyId": policy_id,
-            "PolicyARN": policy_arn(policy_id, resource, name, call.region),
-            "PolicyName": name,
-            "ServiceNamespace": NAMESPACE,
-            "ResourceId": resource,
-            "ScalableDimension": DIMENSION,
-            "CreationTime": self._clock.now(),
-        }
-
-
-def rule(policy: Mapping[str, Any]) -> Tracking:
+def tracking_of(policy: Mapping[str, Any]) -> Tracking:
     """What a target-tracking policy is decided by."""
-    config = policy[_CONFIGS[TRACKING]]
+    config = config_of(policy)
     return Tracking(
         policy["PolicyName"],
         float(config["TargetValue"]),
@@ -388,7 +432,7 @@ def config_of(policy: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def alarm_name(policy: Mapping[str, Any], side: Side) -> str:
     """Of the alarm that watches one side of a target-tracking policy; "" where there is none."""
-    names = (str(alarm["AlarmName"]) for alarm in policy["Alarms"])
+    names = (str(alarm["AlarmName"]) for alarm in policy.get("Alarms", ()))
     return next((name for name in names if f"-Alarm{side.value}-" in name), "")
 
 
@@ -397,22 +441,21 @@ def _configuration(
 ) -> tuple[str, Mapping[str, Any]]:
     """Type and configuration that a call leaves. Raises ServiceError."""
     # StepScaling is what the service took where none was given.
-    kind = members.get("PolicyType") or (before["PolicyType"] if before else STEPS)
-    member = _CONFIGS.get(kind)
+    policy_type = members.get("PolicyType") or (before["PolicyType"] if before else STEPS)
+    member = _CONFIGS.get(policy_type)
     if member is None:
         raise ServiceError(
-            f"PolicyType is {kind}: here {TRACKING} and {STEPS} are carried out for {NAMESPACE}."
+            f"PolicyType is {policy_type}: here {TRACKING} and {STEPS} are carried out for "
+            f"{NAMESPACE}."
         )
-    config = members.get(member)
-    if config is None and before is not None and member in before:
-        config = before[member]
+    config = members.get(member) or (before or {}).get(member)
     if config is None:
-        raise ServiceError(f"{member} must be specified for a policy of type {kind}")
-    if kind == STEPS:
+        raise ServiceError(f"{member} must be specified for a policy of type {policy_type}")
+    if policy_type == STEPS:
         check_steps(config)
     else:
         _check_tracking(config)
-    return kind, config
+    return policy_type, config
 
 
 def _check_tracking(config: Mapping[str, Any]) -> None:
@@ -428,8 +471,8 @@ def _check_alone(config: Mapping[str, Any], others: list[Record]) -> None:
     """Two targets of one metric would pull at each other."""
     members = ("PredefinedMetricSpecification", "CustomizedMetricSpecification")
     for other in others:
-        kept = other.get(_CONFIGS[TRACKING])
-        if kept and all(kept.get(member) == config.get(member) for member in members):
+        its_config = other.get(_CONFIGS[TRACKING])
+        if its_config and all(its_config.get(name) == config.get(name) for name in members):
             # The service's own words.
             raise ServiceError(
                 "Only one TargetTrackingScaling policy for a given metric specification is allowed."
@@ -437,138 +480,83 @@ def _check_alone(config: Mapping[str, Any], others: list[Record]) -> None:
 
 
 def _alarms(
-    policy: Mapping[str, Any], kind: str, config: Mapping[str, Any], region: str
+    policy: Mapping[str, Any], policy_type: str, config: Mapping[str, Any], region: str
 ) -> list[dict[str, str]]:
     """Of a target-tracking policy those that AWS makes; they stay while it is changed."""
-    if kind == STEPS:
+    if policy_type == STEPS:
         return []
-    sides = [Side.HIGH] if config.get("DisableScaleIn") else [Side.HIGH, Side.LOW]
-    kept = {side: alarm_name(policy, side) for side in sides} if policy.get("Alarms") else {}
     alarms = []
-    for side in sides:
-        new = f"TargetTracking-{policy['ResourceId']}-Alarm{side.value}-{make_id()}"
-        name = kept.get(side) or new
-        alarms.append({"AlarmName": name, "AlarmARN": alarm_arn(name, region)})
+    for side in [Side.HIGH] if config.get("DisableScaleIn") else [Side.HIGH, Side.LOW]:
+        new = f"TargetTracking-{policy['ResourceId']}-Alarm{side.value}-{uuid.uuid4()}"
+        name = alarm_name(policy, side) or new
+        arn = f"arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{name}"
+        alarms.append({"AlarmName": name, "AlarmARN": arn})
     return alarms
 
 
-_ACTIONS_OWN = ("ActionId", "Next")
-#: AWS, "Quotas for Application Auto Scaling": scheduled actions of a target.
-_MOST_ACTIONS = 200
-_TIMES = ("StartTime", "EndTime")
+class ScheduledActions(_OfTargets):
+    """Scheduled actions. Next: when an action is due, platform seconds."""
 
-
-class ScheduledActions:
-    """All of them, by an id of their own. Next: when one is due, platform seconds."""
-
-    def __init__(self, records: Records, clock: Clock, targets: Targets) -> None:
-        self._records, self._clock, self._targets = records, clock, targets
-        targets.gone.append(self._forget)
+    kind = Kind(
+        singular="scheduled action",
+        plural="scheduled actions",
+        name_title="scheduled action name",
+        id_member="ActionId",
+        arn_member="ScheduledActionARN",
+        name_member="ScheduledActionName",
+        output="ScheduledActions",
+        arn_kind="scheduledAction",
+        arn_name="scheduledActionName",
+        most=200,
+    )
+    hidden = ("ActionId", "Next")
 
     def restore(self) -> None:
         """What was due while nothing ran is not made up for."""
         for action in self._records.values():
-            self._records.put(action["ActionId"], _planned(action, self._clock.now()))
+            self._keep(_planned(action, self._clock.now()))
 
     def due(self, now: float) -> Iterator[Record]:
         """Those whose time has come, each once: their next time is set."""
         for action in self._records.values():
-            following = action.get("Next")
-            if following is None or following > now:
-                continue
-            planned = _planned(action, now)
-            self._records.put(action["ActionId"], planned)
-            yield planned
-
-    # -- the calls
+            if action.get("Next", math.inf) <= now:
+                planned = _planned(action, now)
+                self._keep(planned)
+                yield planned
 
     async def put(self, call: Call) -> Mapping[str, Any]:
         """PutScheduledAction: a new one, or changes of one that is there."""
         members, name = call.members, call.members["ScheduledActionName"]
         resource = str(read_resource(members))
         self._targets.get(resource)
-        before = self._find(resource, name)
-        if before is None and len(self._of(resource)) >= _MOST_ACTIONS:
-            raise LimitExceeded(
-                f"A scalable target may have at most {_MOST_ACTIONS} scheduled actions."
-            )
-        action = dict(before or self._made(resource, name, call))
-        for member in ("Schedule", "Timezone", "ScalableTargetAction"):
-            if members.get(member) is not None:
-                action[member] = members[member]
-        for member in _TIMES:
-            if members.get(member) is not None:
-                action[member] = _seconds(member, members[member])
+        action = self._find(resource, name) or self._make(resource, name, call.region)
+        given = ("Schedule", "Timezone", "ScalableTargetAction", "StartTime", "EndTime")
+        action = {**action, **{key: members[key] for key in given if members.get(key) is not None}}
         _check(action)
         action = _planned(action, self._clock.now())
         if "Next" not in action and isinstance(_schedule(action), At):
             raise ServiceError(f"Schedule {action['Schedule']} is in the past.")
-        self._records.put(action["ActionId"], action)
+        self._keep(action)
         return {}
-
-    async def describe(self, call: Call) -> Mapping[str, Any]:
-        """DescribeScheduledActions."""
-        members, records = call.members, list[Record]()
-        if about_variants(members):
-            names, resource = members.get("ScheduledActionNames"), members.get("ResourceId")
-            records = [
-                one
-                for one in self._records.values()
-                if (not names or one["ScheduledActionName"] in names)
-                and resource in (None, one["ResourceId"])
-            ]
-        return answer("ScheduledActions", records, members, _ACTIONS_OWN)
-
-    async def delete(self, call: Call) -> Mapping[str, Any]:
-        """DeleteScheduledAction."""
-        resource, name = str(read_resource(call.members)), call.members["ScheduledActionName"]
-        action = self._find(resource, name)
-        if action is None:
-            raise no_action(resource, name)
-        self._records.remove(action["ActionId"])
-        return {}
-
-    def _find(self, resource: str, name: str) -> Record | None:
-        found = (one for one in self._of(resource) if one["ScheduledActionName"] == name)
-        return next(found, None)
-
-    def _of(self, resource: str) -> list[Record]:
-        return [one for one in self._records.values() if one["ResourceId"] == resource]
-
-    def _forget(self, resource: str) -> None:
-        for action in self._of(resource):
-            self._records.remove(action["ActionId"])
-
-    def _made(self, resource: str, name: str, call: Call) -> Record:
-        if not call.members.get("Schedule"):
-            raise ServiceError("Schedule must be specified")
-        action_id = make_id()
-        return {
-            "ActionId": action_id,
-            "ScheduledActionName": name,
-            "ScheduledActionARN": action_arn(action_id, resource, name, call.region),
-            "ServiceNamespace": NAMESPACE,
-            "ResourceId": resource,
-            "ScalableDimension": DIMENSION,
-            "CreationTime": self._clock.now(),
-        }
 
 
 def _check(action: Mapping[str, Any]) -> None:
-    wanted = action.get("ScalableTargetAction") or {}
-    least, most = wanted.get("MinCapacity"), wanted.get("MaxCapacity")
+    if not action.get("Schedule"):
+        raise ServiceError("Schedule must be specified")
+    bounds = action.get("ScalableTargetAction") or {}
+    least, most = bounds.get("MinCapacity"), bounds.get("MaxCapacity")
     if least is None and most is None:
         # The service's own words (community-registry-extensions#255).
         raise ServiceError(
             "At least one of minimum capacity and maximum capacity should be provided"
         )
     check_bounds(least, most)
-    start, end = (action.get(member) for member in _TIMES)
+    start, end = action.get("StartTime"), action.get("EndTime")
     if start is not None and end is not None and end <= start:
         raise ServiceError("EndTime must be after StartTime")
 
 
-def _schedule(action: Mapping[str, Any]) -> Any:
+def _schedule(action: Mapping[str, Any]) -> Schedule:
     anchor = action.get("StartTime", action["CreationTime"])
     return read_schedule(action["Schedule"], action.get("Timezone"), anchor)
 
@@ -582,16 +570,6 @@ def _planned(action: Mapping[str, Any], now: float) -> Record:
     if following is not None and following <= action.get("EndTime", following):
         planned["Next"] = following
     return planned
-
-
-def _seconds(member: str, value: Any) -> float:
-    """The wire has seconds since the epoch; a text is ISO 8601."""
-    try:
-        if isinstance(value, str):
-            return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
-        return float(value)
-    except ValueError as error:
-        raise Unserializable(f"{member} is {value!r}: expected a time.") from error
 
 
 #: Of one variant, the last ones. AWS has them for six weeks.
@@ -609,7 +587,7 @@ class Activities:
     def restore(self) -> None:
         """What was under way when the simulator ended is not any more."""
         for record in self._records.values():
-            cut = [one for one in record["Activities"] if one["StatusCode"] == "InProgress"]
+            cut = [it for it in record["Activities"] if it["StatusCode"] == "InProgress"]
             for activity in cut:
                 activity["EndTime"] = self._clock.now()
                 activity["StatusCode"] = "Unfulfilled"
@@ -626,13 +604,13 @@ class Activities:
     def end(self, activity: Record, status: str, message: str) -> None:
         """It is over. status: a StatusCode; message: its StatusMessage."""
         record = self._of(activity["ResourceId"])
-        kept: list[Record] = record["Activities"]
+        activities: list[Record] = record["Activities"]
         activity.update(EndTime=self._clock.now(), StatusCode=status, StatusMessage=message)
-        before = kept[1] if len(kept) > 1 and kept[0] is activity else None
+        before = activities[1] if len(activities) > 1 and activities[0] is activity else None
         if before is not None and status == "Failed" and _alike(before, activity):
             # Tried again every minute: told once.
             before["EndTime"] = activity["EndTime"]
-            kept.remove(activity)
+            activities.remove(activity)
         self._put(record)
         self._tell(activity)
 
@@ -645,22 +623,29 @@ class Activities:
         message = "Attempting to scale due to alarm triggered"
         self._keep(resource, message, cause, "Failed", NotScaledReasons=[dict(reason)])
 
-    def of(self, resource: str | None, not_scaled: bool) -> list[Record]:
+    def of(self, resource: str | None, not_scaled: bool = False) -> list[Record]:
         """Newest first; of all resources: None. not_scaled: those that did nothing, too."""
         records = self._records.values() if resource is None else (self._of(resource),)
-        results = [
-            one
+        activities = [
+            activity
             for record in records
-            for one in record["Activities"]
-            if not_scaled or "NotScaledReasons" not in one
+            for activity in record["Activities"]
+            if not_scaled or "NotScaledReasons" not in activity
         ]
-        return sorted(results, key=lambda one: -one["StartTime"])
+        return sorted(activities, key=lambda activity: -activity["StartTime"])
+
+    async def describe(self, call: Call) -> Mapping[str, Any]:
+        """DescribeScalingActivities: newest first."""
+        members = call.members
+        not_scaled = bool(members.get("IncludeNotScaledActivities"))
+        activities = self.of(members.get("ResourceId"), not_scaled)
+        return _page("ScalingActivities", activities, members)
 
     def _keep(
         self, resource: str, description: str, cause: str, status: str, **more: Any
     ) -> Record:
         activity = {
-            "ActivityId": make_id(),
+            "ActivityId": str(uuid.uuid4()),
             "ServiceNamespace": NAMESPACE,
             "ResourceId": resource,
             "ScalableDimension": DIMENSION,
@@ -688,7 +673,7 @@ class Activities:
             self._records.remove(next(iter(self._records)))
 
     def _tell(self, activity: Record) -> None:
-        target = split_resource(activity["ResourceId"])
+        target = parse_resource(activity["ResourceId"])
         self._log.tell(
             "scaling_activity",
             endpoint=target.endpoint,

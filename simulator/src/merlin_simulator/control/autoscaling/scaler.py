@@ -1,7 +1,7 @@
 """Carries scaling out: looks at every target each minute of the platform, and scales its variant.
 
-What is wanted is decided in decision.py and steps.py. One change of a target at a time: what comes
-meanwhile waits for the next look.
+What is wanted is decided in decision.py. One change of a target at a time: what comes meanwhile
+waits for the next look.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from merlin_simulator.control.autoscaling.calls import (
     STEPS,
@@ -21,28 +21,29 @@ from merlin_simulator.control.autoscaling.calls import (
     ScheduledActions,
     Targets,
     alarm_name,
+    bounds_after,
     check_bounds,
     config_of,
+    tracking_of,
 )
-from merlin_simulator.control.autoscaling.calls import rule as rule_of
 from merlin_simulator.control.autoscaling.decision import (
-    MINUTES,
     Bounds,
+    Decision,
+    NotScaled,
     Past,
     Reading,
     Situation,
-    Stay,
     Suspended,
-    Wish,
     decide,
-    read_datapoints,
     step,
 )
-from merlin_simulator.control.autoscaling.names import split_resource
+from merlin_simulator.control.autoscaling.metrics import read_datapoints
+from merlin_simulator.control.autoscaling.variants import Variants, parse_resource
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.store import RESOLUTION_S, MetricStore
 from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.records import Record
+from merlin_simulator.control.sagemaker.deployment import DeploymentFailed
 from merlin_simulator.errors import PlatformFailed
 
 _logger = logging.getLogger(__name__)
@@ -51,27 +52,6 @@ _logger = logging.getLogger(__name__)
 _LOOK_S, _LOOK_AT_LEAST_S = 5.0, 0.05
 #: After a minute's end before its datapoint is read, platform seconds.
 _LATE_S = 2.0
-
-
-class ScalingFailed(Exception):
-    """The variant does not have the number of instances that it should; for people.
-
-    accepted: the change was begun. code: the error's, where it was refused.
-    """
-
-    def __init__(self, message: str, accepted: bool, code: str = "") -> None:
-        super().__init__(message)
-        self.accepted, self.code = accepted, code
-
-
-class Scaled(Protocol):
-    """What is scaled; the endpoints."""
-
-    def count(self, endpoint_name: str, variant_name: str) -> int | None:
-        """DesiredInstanceCount; None while the endpoint is in no state to be changed."""
-
-    async def scale(self, endpoint_name: str, variant_name: str, count: int) -> None:
-        """Returns once it is so. Raises ScalingFailed."""
 
 
 class Scaler:
@@ -83,19 +63,19 @@ class Scaler:
         policies: Policies,
         actions: ScheduledActions,
         activities: Activities,
-        scaled: Scaled,
+        variants: Variants,
         store: MetricStore,
         clock: Clock,
     ) -> None:
         self._targets, self._policies, self._actions = targets, policies, actions
-        self._activities, self._scaled, self._store = activities, scaled, store
+        self._activities, self._variants, self._store = activities, variants, store
         self._clock = clock
         self._changing: dict[str, asyncio.Task[None]] = {}
         #: Of a target whose change failed, when it is tried again.
         self._not_before: dict[str, float] = {}
         self._minute = int(clock.now() // RESOLUTION_S)
         targets.changed = self._bound
-        targets.gone.append(self._forget)
+        targets.removed.append(self._forget)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -129,8 +109,8 @@ class Scaler:
         if situation is None:
             return
         name = policy["PolicyName"]
-        found = step(situation, name, config_of(policy), metric_value, threshold)
-        self._follow(target, found, {name: alarm})
+        decision = step(situation, name, config_of(policy), metric_value, threshold)
+        self._follow(target, decision, alarm)
 
     def _forget(self, resource: str) -> None:
         self._not_before.pop(resource, None)
@@ -161,11 +141,7 @@ class Scaler:
         target = self._targets.find(action["ResourceId"])
         if target is None or target["SuspendedState"]["ScheduledScalingSuspended"]:
             return
-        wanted = action["ScalableTargetAction"]
-        bounds = {
-            which: target[which] if wanted.get(which) is None else wanted[which]
-            for which in ("MinCapacity", "MaxCapacity")
-        }
+        bounds = bounds_after(target, action["ScalableTargetAction"])
         least, most = bounds.values()
         # AWS, "Scheduled scaling": these words.
         message = f"min capacity to {least} and max capacity to {most}"
@@ -195,31 +171,30 @@ class Scaler:
             self._begin(target, count, f"{which} capacity was set to {count}", lambda _: None)
 
     def _track(self, target: Record, now: float) -> None:
-        policies = self._policies.of(target["ResourceId"], TRACKING)
+        policies = {
+            policy["PolicyName"]: policy
+            for policy in self._policies.of_type(target["ResourceId"], TRACKING)
+        }
         situation = self._situation(target)
         if situation is None or not policies:
             return
-        decision = decide(situation, [self._reading(policy, now) for policy in policies])
-        side = decision.side
-        alarms = {
-            policy["PolicyName"]: "" if side is None else alarm_name(policy, side)
-            for policy in policies
-        }
-        self._follow(target, decision, alarms)
+        decision = decide(situation, [self._read(policy, now) for policy in policies.values()])
+        if decision is not None and decision.side is not None:
+            alarm = alarm_name(policies[decision.policy], decision.side)
+            self._follow(target, decision, alarm)
 
-    def _reading(self, policy: Mapping[str, Any], now: float) -> Reading:
-        target = split_resource(policy["ResourceId"])
-        config = config_of(policy)
-        values = read_datapoints(config, target, self._store, now - _LATE_S, MINUTES)
-        return Reading(rule_of(policy), values)
+    def _read(self, policy: Mapping[str, Any], now: float) -> Reading:
+        variant = parse_resource(policy["ResourceId"])
+        values = read_datapoints(config_of(policy), variant, self._store, now - _LATE_S)
+        return Reading(tracking_of(policy), values)
 
     def _situation(self, target: Mapping[str, Any]) -> Situation | None:
         """None while nothing is to be decided: it changes, failed just now, or is not there."""
         resource, now = target["ResourceId"], self._clock.now()
         if resource in self._changing or self._not_before.get(resource, 0.0) - now > 0:
             return None
-        variant, suspended = split_resource(resource), target["SuspendedState"]
-        current = self._scaled.count(variant.endpoint, variant.variant)
+        suspended = target["SuspendedState"]
+        current = self._variants.count(parse_resource(resource))
         if current is None:
             return None
         return Situation(
@@ -234,30 +209,24 @@ class Scaler:
 
     # -- what is done
 
-    def _follow(self, target: Record, decision: Wish | Stay, alarms: Mapping[str, str]) -> None:
-        """alarms: the name of the alarm by its policy's."""
-        policy = decision.policy or ""
-        cause = f"monitor alarm {alarms.get(policy, '')} in state ALARM triggered policy {policy}"
-        if isinstance(decision, Stay):
-            if decision.code is not None:
-                self._activities.not_scaled(
-                    target["ResourceId"], cause, _reason(decision.code, target)
-                )
+    def _follow(self, target: Record, decision: Decision, alarm: str) -> None:
+        """alarm: the name of the one that triggered the policy."""
+        if decision is None:
             return
-        wish = decision
-        before = self._count(target)
+        resource, policy = target["ResourceId"], decision.policy
+        cause = f"monitor alarm {alarm} in state ALARM triggered policy {policy}"
+        if isinstance(decision, NotScaled):
+            self._activities.not_scaled(resource, cause, _reason(decision.code, target))
+            return
+        wish, before = decision, self._variants.count(parse_resource(resource)) or 0
 
         def done(now: float) -> None:
-            kept = self._targets.find(target["ResourceId"])
-            if kept is not None:
-                past = Past(**kept["Past"]).after(wish, before, now)
-                self._targets.put({**kept, "Past": asdict(past)})
+            after = self._targets.find(resource)
+            if after is not None:
+                past = Past(**after["Past"]).after(wish, before, now)
+                self._targets.put({**after, "Past": asdict(past)})
 
         self._begin(target, wish.count, cause, done)
-
-    def _count(self, target: Mapping[str, Any]) -> int:
-        variant = split_resource(target["ResourceId"])
-        return self._scaled.count(variant.endpoint, variant.variant) or 0
 
     def _begin(
         self, target: Mapping[str, Any], count: int, cause: str, done: Callable[[float], None]
@@ -269,18 +238,18 @@ class Scaler:
     async def _change(
         self, resource: str, count: int, cause: str, done: Callable[[float], None]
     ) -> None:
-        variant, words = split_resource(resource), f"desired instance count to {count}."
+        change = f"desired instance count to {count}."
         try:
-            activity = self._activities.begin(resource, f"Setting {words}", cause)
+            activity = self._activities.begin(resource, f"Setting {change}", cause)
         except PlatformFailed as error:
             _logger.error("%s is not scaled: %s", resource, error)
             self._changing.pop(resource, None)
             return
         try:
-            await self._scaled.scale(variant.endpoint, variant.variant, count)
-        except ScalingFailed as error:
+            await self._variants.scale(parse_resource(resource), count)
+        except (ServiceError, DeploymentFailed) as error:
             self._not_before[resource] = self._clock.now() + RESOLUTION_S
-            self._activities.end(activity, *_failure(error, words))
+            self._activities.end(activity, *_failure(error, change))
         except Exception as error:
             _logger.exception("scaling %s failed by the simulator's fault", resource)
             self._not_before[resource] = self._clock.now() + RESOLUTION_S
@@ -290,18 +259,18 @@ class Scaler:
             self._activities.end(
                 activity,
                 "Successful",
-                f"Successfully set {words} Change successfully fulfilled by sagemaker.",
+                f"Successfully set {change} Change successfully fulfilled by sagemaker.",
             )
         finally:
             self._changing.pop(resource, None)
 
 
-def _failure(error: ScalingFailed, message: str) -> tuple[str, str]:
+def _failure(error: ServiceError | DeploymentFailed, change: str) -> tuple[str, str]:
     """StatusCode and StatusMessage, as SageMaker's documents have them."""
-    if error.accepted:
-        return "Unfulfilled", f"Successfully set {message} Change was not fulfilled: {error}"
+    if isinstance(error, DeploymentFailed):
+        return "Unfulfilled", f"Successfully set {change} Change was not fulfilled: {error}"
     code = f" (Service: AmazonSageMaker; Status Code: 400; Error Code: {error.code})."
-    return "Failed", f"Failed to set {message[:-1]}. Reason: {error}{code if error.code else ''}"
+    return "Failed", f"Failed to set {change[:-1]}. Reason: {error}{code}"
 
 
 def _reason(code: str, target: Mapping[str, Any]) -> dict[str, Any]:

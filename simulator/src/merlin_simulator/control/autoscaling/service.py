@@ -1,9 +1,10 @@
-"""Application Auto Scaling, joined: calls, the loop, and the variants that it scales."""
+"""Application Auto Scaling, joined: calls, the loop, and the alarms of policies."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,141 +15,120 @@ from merlin_simulator.control.autoscaling.calls import (
     Policies,
     ScheduledActions,
     Targets,
-    about_variants,
-    answer,
+    config_of,
 )
-from merlin_simulator.control.autoscaling.scaler import Scaler, ScalingFailed
-from merlin_simulator.control.caller import Call
+from merlin_simulator.control.autoscaling.metrics import alarm_members
+from merlin_simulator.control.autoscaling.scaler import Scaler
+from merlin_simulator.control.autoscaling.variants import Variants, parse_resource
 from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.cloudwatch.store import MetricStore
+from merlin_simulator.control.cloudwatch.service import CloudWatch
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.records import Records
-from merlin_simulator.control.sagemaker.deployment import DeploymentFailed
+from merlin_simulator.control.records import Record, Records
 from merlin_simulator.control.sagemaker.endpoints import Endpoints
 from merlin_simulator.watch.events import EventLog
 
-
-class EndpointVariants:
-    """Of all endpoints of this control plane."""
-
-    def __init__(self, endpoints: Endpoints) -> None:
-        self._endpoints = endpoints
-
-    def exists(self, endpoint_name: str) -> bool:
-        """Whether there is an endpoint of that name, in service or not."""
-        return self._endpoints.look(endpoint_name) is not None
-
-    def instance_type(self, endpoint_name: str, variant_name: str) -> str | None:
-        """Of a variant; None: there is none. While it is created its configuration counts."""
-        played = self._endpoints.look(endpoint_name)
-        variants = [] if played is None else played.record["ProductionVariants"]
-        found = (one["InstanceType"] for one in variants if one["VariantName"] == variant_name)
-        return next(found, None)
-
-    def count(self, endpoint_name: str, variant_name: str) -> int | None:
-        """DesiredInstanceCount; None while the endpoint is in no state to be changed."""
-        played = self._endpoints.look(endpoint_name)
-        if played is None or played.status != "InService":
-            return None
-        variant = self._endpoints.find_variant(endpoint_name, variant_name)
-        return None if variant is None else int(variant["DesiredInstanceCount"])
-
-    async def scale(self, endpoint_name: str, variant_name: str, count: int) -> None:
-        """Returns once it is so. Raises ScalingFailed."""
-        scaling = asyncio.create_task(self._endpoints.scale(endpoint_name, variant_name, count))
-        try:
-            await asyncio.wait({scaling})
-        except asyncio.CancelledError:
-            scaling.cancel()
-            raise
-        if scaling.cancelled():
-            raise ScalingFailed("the endpoint is being deleted.", accepted=True)
-        error = scaling.exception()
-        if isinstance(error, ServiceError):
-            raise ScalingFailed(str(error), accepted=False, code=error.code) from error
-        if isinstance(error, DeploymentFailed):
-            raise ScalingFailed(str(error), accepted=True) from error
-        if error is not None:
-            raise error
-
+_logger = logging.getLogger(__name__)
 
 #: What each of its records has.
 _NEEDED = ("ResourceId", "CreationTime")
+#: How the names of tracking policies' alarms begin, and the ARNs of scaling policies.
+_ALARM, _POLICY = "TargetTracking-", "arn:aws:autoscaling:"
 
 
 class Autoscaling:
-    """kept: the folder of its records; log: hears of its activities."""
+    """state: the folder of its records; log: hears of its activities.
+
+    As on AWS, each tracking policy has its alarms in CloudWatch, and an alarm whose action is a
+    step policy has it carried out.
+    """
 
     def __init__(
-        self, kept: Path, endpoints: Endpoints, store: MetricStore, clock: Clock, log: EventLog
+        self, state: Path, endpoints: Endpoints, cloudwatch: CloudWatch, clock: Clock, log: EventLog
     ) -> None:
-        variants = EndpointVariants(endpoints)
-        self._targets = Targets(
-            Records(kept / "targets", *_NEEDED, "MinCapacity", "Past"), clock, variants
+        def records(kind: str, *needed: str) -> Records:
+            return Records(state / kind, *_NEEDED, *needed)
+
+        variants = Variants(endpoints)
+        self.targets = Targets(records("targets", "MinCapacity", "Past"), clock, variants)
+        self.policies = Policies(records("policies", "PolicyId"), clock, self.targets)
+        self.actions = ScheduledActions(
+            records("scheduled-actions", "ActionId"), clock, self.targets
         )
-        self._policies = Policies(
-            Records(kept / "policies", *_NEEDED, "PolicyId"), clock, self._targets
+        self.activities = Activities(records("activities", "Activities"), clock, log)
+        self._scaler = Scaler(
+            self.targets,
+            self.policies,
+            self.actions,
+            self.activities,
+            variants,
+            cloudwatch.metrics,
+            clock,
         )
-        self._actions = ScheduledActions(
-            Records(kept / "scheduled-actions", *_NEEDED, "ActionId"), clock, self._targets
-        )
-        self._activities = Activities(
-            Records(kept / "activities", *_NEEDED, "Activities"), clock, log
-        )
-        self.scaler = Scaler(
-            self._targets, self._policies, self._actions, self._activities, variants, store, clock
-        )
-        endpoints.listeners.deleted.append(self._targets.forget_endpoint)
-        endpoints.is_scaled = self._targets.has
+        self._alarms = cloudwatch.alarms
+        self.policies.changed = self._follow_policies
+        cloudwatch.acting.append(self._act)
+        endpoints.listeners.deleted.append(self.targets.forget_endpoint)
+        endpoints.is_scaled = self.targets.has
 
     def operations(self) -> Mapping[str, Operation]:
         """By their names in the service model."""
         return {
-            "RegisterScalableTarget": self._targets.register,
-            "DescribeScalableTargets": self._targets.describe,
-            "DeregisterScalableTarget": self._targets.deregister,
-            "TagResource": self._targets.tag,
-            "UntagResource": self._targets.untag,
-            "ListTagsForResource": self._targets.list_tags,
-            "PutScalingPolicy": self._policies.put,
-            "DescribeScalingPolicies": self._policies.describe,
-            "DeleteScalingPolicy": self._policies.delete,
-            "PutScheduledAction": self._actions.put,
-            "DescribeScheduledActions": self._actions.describe,
-            "DeleteScheduledAction": self._actions.delete,
-            "DescribeScalingActivities": self._describe_activities,
+            "RegisterScalableTarget": self.targets.register,
+            "DescribeScalableTargets": self.targets.describe,
+            "DeregisterScalableTarget": self.targets.deregister,
+            "TagResource": self.targets.tag,
+            "UntagResource": self.targets.untag,
+            "ListTagsForResource": self.targets.list_tags,
+            "PutScalingPolicy": self.policies.put,
+            "DescribeScalingPolicies": self.policies.describe,
+            "DeleteScalingPolicy": self.policies.delete,
+            "PutScheduledAction": self.actions.put,
+            "DescribeScheduledActions": self.actions.describe,
+            "DeleteScheduledAction": self.actions.delete,
+            "DescribeScalingActivities": self.activities.describe,
         }
-
-    # -- for who shows it: as the service's own answers have it
-
-    def scalable_targets(self) -> Sequence[Mapping[str, Any]]:
-        """ScalableTargets of DescribeScalableTargets."""
-        return self._targets.described()
-
-    def scaling_policies(self) -> Sequence[Mapping[str, Any]]:
-        """ScalingPolicies of DescribeScalingPolicies."""
-        return self._policies.described()
-
-    def scaling_activities(self) -> Sequence[Mapping[str, Any]]:
-        """ScalingActivities of DescribeScalingActivities, newest first."""
-        return self._activities.of(None, not_scaled=False)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Carried out within the block."""
-        self._activities.restore()
-        self._actions.restore()
-        loop = asyncio.create_task(self.scaler.run())
+        self._follow_policies()
+        self.activities.restore()
+        self.actions.restore()
+        loop = asyncio.create_task(self._scaler.run())
         try:
             yield
         finally:
             loop.cancel()
             await asyncio.wait({loop})
-            await self.scaler.stop()
+            await self._scaler.stop()
 
-    async def _describe_activities(self, call: Call) -> Mapping[str, Any]:
-        """DescribeScalingActivities: newest first."""
-        members = call.members
-        not_scaled = bool(members.get("IncludeNotScaledActivities"))
-        found = self._activities.of(members.get("ResourceId"), not_scaled)
-        return answer("ScalingActivities", found if about_variants(members) else [], members)
+    def _follow_policies(self) -> None:
+        """Make the alarms that policies lack, change those that differ, remove those left over."""
+        alarms = dict[str, Mapping[str, Any]]()
+        for policy in self.policies.described():
+            variant, config = parse_resource(policy["ResourceId"]), config_of(policy)
+            for alarm in policy.get("Alarms", ()):
+                name = alarm["AlarmName"]
+                alarms[name] = alarm_members(policy, config, variant, name)
+        for alarm in self._alarms.values():
+            if alarm["AlarmName"].startswith(_ALARM) and alarm["AlarmName"] not in alarms:
+                self._alarms.remove(alarm["AlarmName"])
+        for name, members in alarms.items():
+            self._put_alarm(name, members)
+
+    def _put_alarm(self, name: str, members: Mapping[str, Any]) -> None:
+        before = self._alarms.find(name)
+        if before is not None and members.items() <= before.items():
+            return
+        region = members["AlarmActions"][0].split(":")[3]
+        try:
+            self._alarms.put(members, region)
+        except ServiceError as error:  # a metric that may be tracked and not be watched
+            _logger.warning("alarm %s is not made: %s", name, error)
+
+    def _act(self, alarm: Record, value: float) -> None:
+        """An alarm is in ALARM, told at each of its evaluations; value: its newest data point."""
+        for action in alarm["AlarmActions"] if alarm["ActionsEnabled"] else ():
+            if action.startswith(_POLICY):
+                name, threshold = alarm["AlarmName"], alarm["Threshold"]
+                self._scaler.alarm_fired(action, value, threshold, name)

@@ -1,135 +1,46 @@
-"""Alarms: their members, their state, and the words that AWS gives for a change of it."""
+"""Alarms: what is kept of them, CloudWatch's calls about them, and the watch that decides them."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-import operator
+import logging
+import math
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
+from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.cloudwatch.metric_calls import check_period, check_statistic
+from merlin_simulator.control.cloudwatch.alarm_states import (
+    OPERATORS,
+    Condition,
+    Missing,
+    Point,
+    State,
+    decide,
+    reason,
+    reason_data,
+)
+from merlin_simulator.control.cloudwatch.metric_calls import (
+    WRONG_TOKEN,
+    answer,
+    check_period,
+    check_statistic,
+    dimensions_of,
+    is_percentile,
+    metric_of,
+    period_of,
+)
+from merlin_simulator.control.cloudwatch.store import RESOLUTION_S, Metric, MetricStore, Statistics
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.records import Record, Records
+from merlin_simulator.control.records import Record, Records, page
 from merlin_simulator.errors import ACCOUNT
 from merlin_simulator.watch.events import EventLog
 
-#: How many periods more than it needs an alarm looks back at: AWS's examples have five for three.
-_MORE_PERIODS = 2
-
-_OPERATORS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
-    "GreaterThanThreshold": (operator.gt, "greater than"),
-    "GreaterThanOrEqualToThreshold": (operator.ge, "greater than or equal to"),
-    "LessThanThreshold": (operator.lt, "less than"),
-    "LessThanOrEqualToThreshold": (operator.le, "less than or equal to"),
-}
-OPERATORS = tuple(_OPERATORS)
-
-
-class State(Enum):
-    """StateValue."""
-
-    OK = "OK"
-    ALARM = "ALARM"
-    INSUFFICIENT_DATA = "INSUFFICIENT_DATA"
-
-
-class Missing(Enum):
-    """TreatMissingData."""
-
-    MISSING = "missing"
-    IGNORE = "ignore"
-    BREACHING = "breaching"
-    NOT_BREACHING = "notBreaching"
-
-
-@dataclass(frozen=True)
-class Point:
-    """A period: when it begins, its value, None where it lacks, and of how many samples it is."""
-
-    begin: float
-    value: float | None = None
-    samples: float = 0.0
-
-
-@dataclass(frozen=True)
-class Condition:
-    """When an alarm goes off. to_alarm: DatapointsToAlarm, None where it was not given."""
-
-    comparison: str
-    threshold: float
-    periods: int
-    to_alarm: int | None = None
-    missing: Missing = Missing.MISSING
-
-    @property
-    def range(self) -> int:
-        """Periods to look back at, the evaluation range."""
-        return self.periods + _MORE_PERIODS
-
-    @property
-    def least(self) -> int:
-        """Breaching data points that it takes."""
-        return self.to_alarm or self.periods
-
-    @property
-    def words(self) -> str:
-        """What a breaching data point is."""
-        return _OPERATORS[self.comparison][1]
-
-    def breached_by(self, point: Point) -> bool:
-        """Whether a data point is beyond the threshold."""
-        return point.value is not None and _OPERATORS[self.comparison][0](
-            point.value, self.threshold
-        )
-
-
-@dataclass(frozen=True)
-class Decision:
-    """state: None: it stays what it is. used: the real data points, oldest first. filled: others
-    that were taken to be breaching, or not to be."""
-
-    state: State | None
-    used: Sequence[Point] = field(default=())
-    filled: int = 0
-
-
-def decide(points: Sequence[Point], condition: Condition) -> Decision:
-    """points: of the evaluation range, oldest first."""
-    real = [point for point in points if point.value is not None]
-    if len(real) >= condition.periods:
-        used = real[-condition.periods :]
-        breaching = sum(map(condition.breached_by, used))
-        return Decision(State.ALARM if breaching >= condition.least else State.OK, used)
-    filled = condition.periods - len(real)
-    breaching = sum(map(condition.breached_by, real))
-    if condition.missing is Missing.BREACHING:
-        breaching += filled
-    elif condition.missing is not Missing.NOT_BREACHING:
-        return Decision(_undisturbed(points, real, breaching, condition), real)
-    return Decision(State.ALARM if breaching >= condition.least else State.OK, real, filled)
-
-
-def _undisturbed(
-    points: Sequence[Point], real: Sequence[Point], breaching: int, condition: Condition
-) -> State | None:
-    """Missing data points are missing, or keep the state."""
-    keeps = condition.missing is Missing.IGNORE
-    if not real:
-        return None if keeps else State.INSUFFICIENT_DATA
-    if breaching >= condition.least:
-        return State.ALARM
-    if breaching < len(real):
-        return State.OK
-    # All are breaching, and too few. The next may not be: they must be old enough.
-    age = len(points) - points.index(real[0])
-    return State.ALARM if age >= condition.least and not keeps else None
-
+_T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
 
 #: What an alarm may ask for that this simulator does not play.
 _NOT_PLAYED = {
@@ -166,7 +77,7 @@ def check_alarm(members: Mapping[str, Any]) -> None:
             f"ComparisonOperator is {members['ComparisonOperator']}, which is for anomaly "
             f"detection: this simulator plays {', '.join(OPERATORS)}."
         )
-    treatments = [one.value for one in Missing]
+    treatments = [treatment.value for treatment in Missing]
     if members.get("TreatMissingData", "missing") not in treatments:
         raise _refused(
             f"Unsupported value for TreatMissingData: {members['TreatMissingData']}: expected one "
@@ -226,94 +137,6 @@ def _refused(message: str) -> ServiceError:
     return ServiceError(message, "ValidationError")
 
 
-CREATED = "Unchecked: Initial alarm creation"
-#: So many data points are listed inside the sentence; of more, the newest come after it.
-_INLINE, _LISTED = 4, 5
-
-
-def reason(decision: Decision, condition: Condition) -> str:
-    """StateReason of a decision that has a state."""
-    if decision.state is State.INSUFFICIENT_DATA:
-        count = condition.periods - len(decision.used)
-        return f"Insufficient Data: {_count(count, 'datapoint')} {_be(count)} unknown."
-    if not decision.used:
-        return (
-            "Threshold Crossed: no datapoints were received for "
-            f"{_count(decision.filled, 'period')} and {_treated(decision, condition)}."
-        )
-    return f"Threshold Crossed: {_crossed(decision, condition)}"
-
-
-def reason_data(
-    decision: Decision, condition: Condition, now: float, measure: Mapping[str, Any]
-) -> dict[str, Any]:
-    """StateReasonData. measure: what the data points are: unit, statistic, period."""
-    used = decision.used
-    return {
-        "version": "1.0",
-        "queryDate": stamp(now),
-        **({"startDate": stamp(used[0].begin)} if used else {}),
-        **measure,
-        "recentDatapoints": [point.value for point in used],
-        "threshold": condition.threshold,
-        "evaluatedDatapoints": [
-            {"timestamp": stamp(point.begin), "sampleCount": point.samples, "value": point.value}
-            for point in reversed(used)
-        ],
-    }
-
-
-def stamp(at: float) -> str:
-    """A time as it stands in what CloudWatch writes."""
-    time = datetime.fromtimestamp(at, timezone.utc)
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}+0000"
-
-
-def _crossed(decision: Decision, condition: Condition) -> str:
-    alarm = decision.state is State.ALARM
-    shown = [point for point in decision.used if condition.breached_by(point) is alarm]
-    shown = list(reversed(shown or decision.used))
-    count, total = len(shown), condition.periods
-    if condition.to_alarm is None:
-        many, least = _count(count, "datapoint"), ""
-    else:
-        needed = condition.least if alarm else total - condition.least + 1
-        change = "OK -> ALARM" if alarm else "ALARM -> OK"
-        many = f"{count} out of the last {total} datapoints"
-        least = f" (minimum {_count(needed, 'datapoint')} for {change} transition)"
-    listed = f"[{', '.join(map(_point, shown[:_LISTED]))}]"
-    message = "" if alarm and condition.breached_by(shown[0]) else "not "
-    verdict = f"{_be(count)} {message}{condition.words} the threshold ({condition.threshold})"
-    if decision.filled:
-        verdict += f" and {_treated(decision, condition)}"
-    if count <= _INLINE:
-        return f"{many} {listed} {verdict}{least}."
-    crossed = "crossed" if alarm else "did not cross"
-    return (
-        f"{many} {verdict}. The most recent datapoints which {crossed} the threshold: "
-        f"{listed}{least}."
-    )
-
-
-def _treated(decision: Decision, condition: Condition) -> str:
-    way = "Breaching" if condition.missing is Missing.BREACHING else "NonBreaching"
-    missing = _count(decision.filled, "missing datapoint")
-    return f"{missing} {_be(decision.filled)} treated as [{way}]"
-
-
-def _point(point: Point) -> str:
-    time = datetime.fromtimestamp(point.begin, timezone.utc)
-    return f"{point.value} ({time:%d/%m/%y %H:%M:%S})"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _be(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
 #: Changes of one alarm that are kept.
 _HISTORY = 100
 #: The name of a file has at most 255 bytes.
@@ -322,18 +145,28 @@ _LONGEST_KEY = 200
 #: What of its record no answer has.
 _OURS = frozenset({"CreationTime", "History", "Tags"})
 _STATE = ("StateValue", "StateReason", "StateReasonData")
+#: What an alarm that is put again has as before.
+_STAYS = (
+    *_STATE,
+    "CreationTime",
+    "StateUpdatedTimestamp",
+    "StateTransitionedTimestamp",
+    "History",
+    "Tags",
+)
+#: AWS: as many a page, where MaxRecords is not given.
+_RECORDS, _ITEMS = 50, 100
 
 
 class Alarms:
-    """All alarms. log: hears of their states; changed: who else does, by the alarm's record."""
+    """All alarms; log: hears of their states. A record is AWS's MetricAlarm, History and Tags."""
 
     def __init__(self, records: Records, clock: Clock, log: EventLog) -> None:
         self._records, self._clock, self._log = records, clock, log
         self._by_name = {record["AlarmName"]: record for record in records.values()}
-        self.changed: list[Callable[[Record], None]] = []
 
     def find(self, name: str) -> Record | None:
-        """An alarm's record: the members of AWS's MetricAlarm, History and Tags."""
+        """An alarm's record; None: there is no such alarm."""
         return self._by_name.get(name)
 
     def values(self) -> tuple[Record, ...]:
@@ -348,7 +181,6 @@ class Alarms:
         """Make an alarm, or change one, which keeps its state. Raises ServiceError."""
         check_alarm(members)
         name, now, before = members["AlarmName"], self._clock.now(), self.find(members["AlarmName"])
-        tags = {tag["Key"]: tag["Value"] for tag in members.get("Tags") or ()}
         record = {
             "ActionsEnabled": True,
             "OKActions": [],
@@ -359,21 +191,22 @@ class Alarms:
             "Threshold": float(members["Threshold"]),
             "AlarmArn": f"arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{name}",
             "AlarmConfigurationUpdatedTimestamp": now,
-            **(_kept(before) if before else _made(now)),
+            "CreationTime": now,
+            "StateValue": State.INSUFFICIENT_DATA.value,
+            "StateReason": "Unchecked: Initial alarm creation",
+            "StateUpdatedTimestamp": now,
+            "StateTransitionedTimestamp": now,
+            "History": [],
+            "Tags": {tag["Key"]: tag["Value"] for tag in members.get("Tags") or ()},
+            **{key: before[key] for key in _STAYS if before and key in before},
         }
-        if before is None:
-            record["Tags"] = tags
         subject = "updated" if before else "created"
         self._note(
             record, "ConfigurationUpdate", f'Alarm "{name}" {subject}', {"type": subject.title()}
         )
-        self.keep(record)
+        self._keep(record)
         self._by_name[name] = record
         return record
-
-    def keep(self, record: Record) -> None:
-        """A record that was changed."""
-        self._records.put(_key(record["AlarmName"]), record)
 
     def remove(self, name: str) -> None:
         """An alarm that is there."""
@@ -389,12 +222,13 @@ class Alarms:
             "StateUpdatedTimestamp": now,
         }
         if before["StateValue"] == state.value:
-            self.keep(record)
+            self._keep(record)
             return
         record["StateTransitionedTimestamp"] = now
         summary = f"Alarm updated from {before['StateValue']} to {state.value}"
-        self._note(record, "StateUpdate", summary, _states(before, record))
-        self.keep(record)
+        states = {"oldState": _state(before), "newState": _state(record)}
+        self._note(record, "StateUpdate", summary, states)
+        self._keep(record)
         self._log.tell(
             "alarm_state",
             alarm=record["AlarmName"],
@@ -402,8 +236,123 @@ class Alarms:
             before=before["StateValue"],
             message=reason,
         )
-        for hear in self.changed:
-            hear(record)
+
+    # -- the calls
+
+    async def put_alarm(self, call: Call) -> None:
+        """PutMetricAlarm."""
+        self.put(call.members, call.region)
+
+    async def describe(self, call: Call) -> Mapping[str, Any]:
+        """DescribeAlarms: metric alarms; there are no others."""
+        members = call.members
+        for member in ("ChildrenOfAlarmName", "ParentsOfAlarmName"):
+            if member in members:
+                raise ServiceError(
+                    f"{member} is given: this simulator has no composite alarms.", "ValidationError"
+                )
+        if members.get("AlarmNames") and "AlarmNamePrefix" in members:
+            raise ServiceError(
+                "AlarmNamePrefix and AlarmNames cannot be specified at the same time.",
+                "ValidationError",
+            )
+        records = [record for record in self.values() if _matches(record, members)]
+        shown, token = _page(records, members, _RECORDS)
+        return {
+            "MetricAlarms": [described(record) for record in shown],
+            "CompositeAlarms": [],
+            **({"NextToken": token} if token else {}),
+        }
+
+    async def describe_for_metric(self, call: Call) -> Mapping[str, Any]:
+        """DescribeAlarmsForMetric: the members that are given must be the alarm's."""
+        members, same = call.members, [key for key in _OF_ONE if key != "Dimensions"]
+        return {
+            "MetricAlarms": [
+                described(record)
+                for record in self.values()
+                if all(record.get(key) == members[key] for key in same if key in members)
+                and dimensions_of(record) == dimensions_of(members)
+            ]
+        }
+
+    async def delete(self, call: Call) -> None:
+        """DeleteAlarms: all, or where one is not there, none of them."""
+        names = call.members["AlarmNames"]
+        lacking = [name for name in names if self.find(name) is None]
+        if lacking:
+            raise ServiceError(
+                f"Alarms do not exist: {', '.join(map(repr, lacking))}.", "ResourceNotFound"
+            )
+        for name in set(names):
+            self.remove(name)
+
+    async def set_state(self, call: Call) -> None:
+        """SetAlarmState: until the next time that it is decided."""
+        members, record = call.members, self.find(call.members["AlarmName"])
+        if record is None:
+            message = f"There is no alarm named {members['AlarmName']!r}."
+            raise ServiceError(message, "ResourceNotFound")
+        try:
+            data = json.loads(members.get("StateReasonData") or "{}")
+        except (ValueError, RecursionError) as error:
+            raise ServiceError(
+                "The parameter StateReasonData must be valid JSON.", "InvalidFormat"
+            ) from error
+        self.change(record, State(members["StateValue"]), members["StateReason"], data)
+
+    async def history(self, call: Call) -> Mapping[str, Any]:
+        """DescribeAlarmHistory."""
+        members = call.members
+        start, end = members.get("StartDate", -math.inf), members.get("EndDate", math.inf)
+        items = [
+            {"AlarmName": record["AlarmName"], "AlarmType": "MetricAlarm", **item}
+            for record in self.values()
+            if members.get("AlarmName") in (None, record["AlarmName"])
+            for item in record["History"]
+            if members.get("HistoryItemType") in (None, item["HistoryItemType"])
+            and start <= item["Timestamp"] <= end
+        ]
+        descending = members.get("ScanBy") != "TimestampAscending"
+        items.sort(key=lambda item: item["Timestamp"], reverse=descending)
+        shown, token = _page(items, members, _ITEMS)
+        return {"AlarmHistoryItems": list(shown), **({"NextToken": token} if token else {})}
+
+    async def switch_actions(self, call: Call) -> None:
+        """EnableAlarmActions, DisableAlarmActions."""
+        for record in filter(None, map(self.find, call.members["AlarmNames"])):
+            record["ActionsEnabled"] = call.operation == "EnableAlarmActions"
+            self._keep(record)
+
+    async def list_tags(self, call: Call) -> Mapping[str, Any]:
+        """ListTagsForResource, of alarms."""
+        tags = self._tagged(call)["Tags"]
+        return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+
+    async def tag(self, call: Call) -> Mapping[str, Any]:
+        """TagResource, of alarms."""
+        record = self._tagged(call)
+        record["Tags"] |= {tag["Key"]: tag["Value"] for tag in call.members["Tags"]}
+        self._keep(record)
+        return {}
+
+    async def untag(self, call: Call) -> Mapping[str, Any]:
+        """UntagResource, of alarms."""
+        record = self._tagged(call)
+        for key in call.members["TagKeys"]:
+            record["Tags"].pop(key, None)
+        self._keep(record)
+        return {}
+
+    def _tagged(self, call: Call) -> Record:
+        arn = call.members["ResourceARN"]
+        for record in self.values():
+            if record["AlarmArn"] == arn:
+                return record
+        raise ServiceError(f"There is no alarm of the ARN {arn!r}.", "ResourceNotFoundException")
+
+    def _keep(self, record: Record) -> None:
+        self._records.put(_key(record["AlarmName"]), record)
 
     def _note(self, record: Record, kind: str, summary: str, data: Mapping[str, Any]) -> None:
         item = {
@@ -431,33 +380,6 @@ def condition_of(record: Record) -> Condition:
     )
 
 
-def _made(now: float) -> dict[str, Any]:
-    return {
-        "CreationTime": now,
-        "StateValue": State.INSUFFICIENT_DATA.value,
-        "StateReason": CREATED,
-        "StateUpdatedTimestamp": now,
-        "StateTransitionedTimestamp": now,
-        "History": [],
-    }
-
-
-def _kept(before: Record) -> dict[str, Any]:
-    kept = (
-        *_STATE,
-        "CreationTime",
-        "StateUpdatedTimestamp",
-        "StateTransitionedTimestamp",
-        "History",
-        "Tags",
-    )
-    return {key: before[key] for key in kept if key in before}
-
-
-def _states(before: Mapping[str, Any], after: Record) -> dict[str, Any]:
-    return {"oldState": _state(before), "newState": _state(after)}
-
-
 def _state(record: Mapping[str, Any]) -> dict[str, Any]:
     data = record.get("StateReasonData")
     return {
@@ -472,3 +394,126 @@ def _key(name: str) -> str:
     if len(urllib.parse.quote(name, safe="")) <= _LONGEST_KEY:
         return name
     return f"{name[:20]}-{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def _matches(record: Record, members: Mapping[str, Any]) -> bool:
+    names, prefix = members.get("AlarmNames"), members.get("ActionPrefix")
+    actions = [
+        action
+        for kind in ("OKActions", "AlarmActions", "InsufficientDataActions")
+        for action in record[kind]
+    ]
+    return (
+        "MetricAlarm" in (members.get("AlarmTypes") or ["MetricAlarm"])
+        and (not names or record["AlarmName"] in names)
+        and record["AlarmName"].startswith(members.get("AlarmNamePrefix", ""))
+        and members.get("StateValue") in (None, record["StateValue"])
+        and (prefix is None or any(action.startswith(prefix) for action in actions))
+    )
+
+
+def _page(
+    records: Sequence[_T], members: Mapping[str, Any], default: int
+) -> tuple[Sequence[_T], str | None]:
+    token, most = members.get("NextToken"), members.get("MaxRecords")
+    return page(records, token, most, default, WRONG_TOKEN)
+
+
+#: However fast the platform's time goes, this machine's seconds between two looks.
+_LEAST_S = 0.05
+#: Minutes that are made up for when it goes so fast that some are over between two looks.
+_MADE_UP = 60
+
+
+class AlarmWatch:
+    """Decides by the minutes that are over.
+
+    acting: who hears of each alarm that is in ALARM, at each evaluation, by its record and its
+    newest data point.
+    """
+
+    def __init__(self, alarms: Alarms, store: MetricStore, clock: Clock) -> None:
+        self._alarms, self._store, self._clock = alarms, store, clock
+        self.acting: list[Callable[[Record, float], None]] = []
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        decided = self._clock.now() // RESOLUTION_S
+        while True:
+            over = self._clock.now() % RESOLUTION_S
+            await asyncio.sleep(max(_LEAST_S, (RESOLUTION_S - over) / self._clock.scale))
+            now = self._clock.now() // RESOLUTION_S
+            for minute in range(int(max(decided + 1, now - _MADE_UP)), int(now) + 1):
+                for record in self._alarms.values():
+                    self._try(record, minute * float(RESOLUTION_S))
+            decided = now
+
+    def decide(self, record: Record, end: float) -> None:
+        """Look at one alarm's data points before end, a whole minute, and put it in their state."""
+        condition = condition_of(record)
+        try:
+            points = read_points(self._store, record, end, condition.range)
+        except ServiceError as error:
+            self._change(record, State.INSUFFICIENT_DATA, str(error), {})
+            return
+        decision = decide(points, condition)
+        if decision.state is not None:
+            data = reason_data(decision, condition, self._clock.now(), _measure(record))
+            self._change(record, decision.state, reason(decision, condition), data)
+        newest = next((point.value for point in reversed(decision.used)), None)
+        if newest is not None and record["StateValue"] == State.ALARM.value:
+            for act in self.acting:
+                act(record, newest)
+
+    def _try(self, record: Record, end: float) -> None:
+        try:
+            self.decide(record, end)
+        except Exception:
+            _logger.exception("alarm %s was not decided", record["AlarmName"])
+
+    def _change(self, record: Record, state: State, message: str, data: Mapping[str, Any]) -> None:
+        """AWS leaves the reason as it was while the state stays."""
+        if record["StateValue"] != state.value or "StateReasonData" not in record:
+            self._alarms.change(record, state, message, data)
+
+
+def read_points(
+    store: MetricStore, members: Mapping[str, Any], end: float, count: int
+) -> list[Point]:
+    """The last periods before end, a whole minute, oldest first, of what an alarm watches.
+
+    members: PutMetricAlarm's: one metric, or metric math. Raises ServiceError where that fails.
+    """
+
+    def begins(period_s: int) -> list[float]:
+        return [end - number * period_s for number in range(count, 0, -1)]
+
+    def read(metric: Metric, period_s: int, exactly: bool) -> list[tuple[float, Statistics]]:
+        start, sets = end - count * period_s, dict[float, Statistics]()
+        for minute, statistics in store.read(metric, start, end):
+            begin = start + (minute - start) // period_s * period_s
+            sets.setdefault(begin, Statistics()).merge(statistics, exactly)
+        return list(sets.items())
+
+    if queries := members.get("Metrics"):
+        (answered, *_) = answer(queries, read, begins)
+        return [Point(begin, answered.values.get(begin)) for begin in begins(period_of(queries))]
+    period_s, unit = members["Period"], members.get("Unit")
+    statistic = members.get("Statistic") or members["ExtendedStatistic"]
+    points = {
+        begin: Point(begin, statistics.read(statistic), statistics.count)
+        for begin, statistics in read(metric_of(members), period_s, is_percentile(statistic))
+        if unit in (None, statistics.unit)
+    }
+    return [points.get(begin, Point(begin)) for begin in begins(period_s)]
+
+
+def _measure(record: Record) -> dict[str, Any]:
+    queries = record.get("Metrics")
+    if queries:
+        return {"period": period_of(queries)}
+    return {
+        **({"unit": record["Unit"]} if "Unit" in record else {}),
+        "statistic": record.get("Statistic") or record["ExtendedStatistic"],
+        "period": record["Period"],
+    }

@@ -94,12 +94,6 @@ class Endpoints:
         """An endpoint, whatever its status; None: there is none."""
         return self._played.get(endpoint_name)
 
-    def find_variant(self, endpoint_name: str, variant_name: str) -> Mapping[str, Any] | None:
-        """A variant's counts, weights and configuration as described; None: there is none."""
-        played = self._played.get(endpoint_name)
-        described = [] if played is None else describe_variants(played)
-        return next((one for one in described if one["VariantName"] == variant_name), None)
-
     async def scale(self, endpoint_name: str, variant_name: str, count: int) -> None:
         """Change a variant's number of instances, and wait until it is so.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.errors import ResourceLimitExceeded, ServiceError
+from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.records import Record, Records, filtered, page
 from merlin_simulator.errors import ACCOUNT
 
@@ -351,10 +351,11 @@ class Quotas:
             most = self._most.get(instance_type, DEFAULT_MOST)
             if count > 0 and used[instance_type] + count > most:
                 # SageMaker's own words.
-                raise ResourceLimitExceeded(
+                raise ServiceError(
                     f"The account-level service limit '{instance_type} for endpoint usage' is "
                     f"{most} Instances, with current utilization of {used[instance_type]} "
                     f"Instances and a request delta of {count} Instances. Please use AWS Service "
                     "Quotas to request an increase for this quota. If AWS Service Quotas is not "
-                    "available, contact AWS support to request an increase for this quota."
+                    "available, contact AWS support to request an increase for this quota.",
+                    "ResourceLimitExceeded",
                 )

@@ -12,11 +12,14 @@ from merlin_simulator.control.autoscaling.calls import (
     ScheduledActions,
     Targets,
 )
-from merlin_simulator.control.autoscaling.scaler import Scaler, ScalingFailed
+from merlin_simulator.control.autoscaling.scaler import Scaler
+from merlin_simulator.control.autoscaling.variants import VariantId, Variants
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.store import MetricStore, make_metric
+from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.records import Records
+from merlin_simulator.control.sagemaker.deployment import DeploymentFailed
 from merlin_simulator.watch.events import EventLog
 
 RESOURCE = "endpoint/shop/variant/all"
@@ -29,25 +32,25 @@ SCALED = {
 START = 1_767_614_400.0
 
 
-class PlayedVariant:
+class PlayedVariant(Variants):
     """What is scaled. counts: every number that it was told, in order."""
 
     def __init__(self, count: int) -> None:
         self.current: int | None = count
         self.counts: list[int] = []
-        self.fails: ScalingFailed | None = None
+        self.fails: ServiceError | DeploymentFailed | None = None
         self.goes_on: asyncio.Event | None = None
 
-    def exists(self, endpoint_name: str) -> bool:
+    def has_endpoint(self, endpoint_name: str) -> bool:
         return endpoint_name == "shop"
 
-    def instance_type(self, endpoint_name: str, variant_name: str) -> str | None:
-        return {"all": "ml.c5.xlarge", "burst": "ml.t2.medium"}.get(variant_name)
+    def instance_type(self, variant: VariantId) -> str | None:
+        return {"all": "ml.c5.xlarge", "burst": "ml.t2.medium"}.get(variant.variant)
 
-    def count(self, endpoint_name: str, variant_name: str) -> int | None:
+    def count(self, variant: VariantId) -> int | None:
         return self.current
 
-    async def scale(self, endpoint_name: str, variant_name: str, count: int) -> None:
+    async def scale(self, variant: VariantId, count: int) -> None:
         self.counts.append(count)
         if self.goes_on is not None:
             await self.goes_on.wait()
@@ -60,7 +63,7 @@ class Room:
     """All parts, and a clock that goes when it is told to."""
 
     def __init__(self, state: Path, count: int = 1) -> None:
-        self.now = START
+        self.state, self.now = state, START
         self.clock = Clock(1.0, lambda: START, lambda: self.now - START)
         self.variant, self.store, self.log = PlayedVariant(count), MetricStore(), EventLog()
         self.targets = Targets(Records(state / "targets"), self.clock, self.variant)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.control.autoscaling.decision import check_metric, read_datapoints
-from merlin_simulator.control.autoscaling.names import VariantId
+from merlin_simulator.control.autoscaling.metrics import check_metric, read_datapoints
+from merlin_simulator.control.autoscaling.variants import VariantId
 from merlin_simulator.control.cloudwatch.store import MetricStore, make_metric
 from merlin_simulator.control.errors import ServiceError
 

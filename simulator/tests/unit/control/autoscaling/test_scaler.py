@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from merlin_simulator.control.autoscaling.calls import ScheduledActions
-from merlin_simulator.control.autoscaling.scaler import ScalingFailed
+from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.records import Records
+from merlin_simulator.control.sagemaker.deployment import DeploymentFailed
 from simulator.tests.unit.control.autoscaling.played_variant import RESOURCE, START, Room, call
 
 SUSPENDED = {"DynamicScalingInSuspended": True, "DynamicScalingOutSuspended": True}
@@ -106,20 +107,20 @@ async def test_suspended_scaling_waits_until_it_is_not(tmp_path: Path) -> None:
     ("fails", "status", "message"),
     [
         (
-            ScalingFailed("the limit is 2.", accepted=False, code="ResourceLimitExceeded"),
+            ServiceError("the limit is 2.", "ResourceLimitExceeded"),
             "Failed",
             "Failed to set desired instance count to 3. Reason: the limit is 2. (Service: "
             "AmazonSageMaker; Status Code: 400; Error Code: ResourceLimitExceeded).",
         ),
         (
-            ScalingFailed("no ping.", accepted=True),
+            DeploymentFailed("no ping."),
             "Unfulfilled",
             "Successfully set desired instance count to 3. Change was not fulfilled: no ping.",
         ),
     ],
 )
 async def test_a_change_that_fails_is_told_and_tried_again(
-    tmp_path: Path, fails: ScalingFailed, status: str, message: str
+    tmp_path: Path, fails: ServiceError | DeploymentFailed, status: str, message: str
 ) -> None:
     room = Room(tmp_path)
     await room.register()
@@ -137,7 +138,7 @@ async def test_the_same_failure_again_and_again_is_one_activity(tmp_path: Path) 
     room = Room(tmp_path)
     await room.register()
     await room.track()
-    room.variant.fails = ScalingFailed("it is updating.", accepted=False)
+    room.variant.fails = ServiceError("it is updating.")
     await room.pass_minutes(12, 250)
     assert len(room.variant.counts) > 3
     assert len(room.told()) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.control.cloudwatch.alarms import (
+from merlin_simulator.control.cloudwatch.alarm_states import (
     Condition,
     Missing,
     Point,

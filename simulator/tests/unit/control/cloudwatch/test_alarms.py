@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.cloudwatch.alarms import Alarms
-from merlin_simulator.control.cloudwatch.service import AlarmWatch
+from merlin_simulator.control.cloudwatch.alarms import Alarms, AlarmWatch
 from merlin_simulator.control.cloudwatch.store import MetricStore, make_metric
 from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.records import Records

@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
-from merlin_simulator.control.clock import Clock
-from merlin_simulator.control.overview import Described, Overview, Traffic
+from merlin_simulator.control.cloudwatch.alarms import Alarms
+from merlin_simulator.control.overview import Overview, Traffic
+from merlin_simulator.control.records import Records
 from merlin_simulator.control.sagemaker.deployment import Deployment, Played, Production
 from merlin_simulator.hosting import Fleet, Machine, Variant
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
-
-COUNTS = "sagemaker:variant:DesiredInstanceCount"
+from simulator.tests.unit.control.autoscaling.played_variant import RESOURCE, START, Room
+from simulator.tests.unit.control.cloudwatch.test_alarms import ALARM
 
 
 @dataclass
@@ -28,75 +29,12 @@ class Listed:
         return self.endpoints
 
 
-class Scaling:
-    """One variant scales; so does something else of it that is no number of instances."""
-
-    def scaling_activities(self) -> list[Described]:
-        """More than are told."""
-        moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
-        return [{"ActivityId": str(number), "StartTime": moment} for number in range(60)]
-
-    def scalable_targets(self) -> list[Described]:
-        """Of the variant, and of another endpoint's."""
-        return [
-            {"ResourceId": f"endpoint/{name}", "ScalableDimension": dimension, "MaxCapacity": most}
-            for name, dimension, most in (
-                ("shop/variant/b", COUNTS, 4),
-                ("shop/variant/b", "sagemaker:variant:DesiredProvisionedConcurrency", 9),
-                ("other/variant/a", COUNTS, 5),
-            )
-        ]
-
-    def scaling_policies(self) -> list[Described]:
-        """Two of the variant's."""
-        return [
-            {"ResourceId": f"endpoint/{name}", "ScalableDimension": COUNTS, "PolicyName": policy}
-            for name, policy in (("shop/variant/b", "one"), ("shop/variant/b", "two"))
-        ]
-
-
-class NoActivities:
-    """Nothing scales."""
-
-    def scaling_activities(self) -> tuple[Described, ...]:
-        """None."""
-        return ()
-
-    def scalable_targets(self) -> tuple[Described, ...]:
-        """None."""
-        return ()
-
-    def scaling_policies(self) -> tuple[Described, ...]:
-        """None."""
-        return ()
-
-
-class NoAlarms:
-    """Nothing is watched."""
-
-    def metric_alarms(self) -> tuple[Described, ...]:
-        """None."""
-        return ()
-
-
-class Watching:
-    """One alarm."""
-
-    def metric_alarms(self) -> list[Described]:
-        """As DescribeAlarms has it."""
-        return [{"AlarmName": "a", "StateValue": "OK"}]
-
-
-def overview(*endpoints: Played, scaling: Any = None, alarms: Any = None) -> Overview:
-    clock = Clock()
-    return Overview(
-        Listed(endpoints),
-        clock,
-        Traffic(clock),
-        scaling or NoActivities(),
-        alarms or NoAlarms(),
-        "eu-west-1",
-    )
+def overview(room: Room, *endpoints: Played) -> Overview:
+    """Of these endpoints, whose variants a test's own autoscaling scales."""
+    alarms = Alarms(Records(room.state / "alarms"), room.clock, room.log)
+    listed: Any = Listed(endpoints)
+    scaling: Any = room
+    return Overview(listed, room.clock, Traffic(room.clock), scaling, alarms, "eu-west-1")
 
 
 async def endpoint_of_two_variants() -> Played:
@@ -122,7 +60,7 @@ async def endpoint_of_two_variants() -> Played:
             "InitialInstanceCount": 0,
             "InitialVariantWeight": weight,
         }
-        for name, weight in (("a", 1), ("b", 3))
+        for name, weight in (("a", 1), ("all", 3))
     ]
     deployment = Deployment("shop", log, made)
     await deployment.deploy(variants, {"m": {}}, {})
@@ -134,21 +72,29 @@ def never(_: str, given_up: Callable[[], bool]) -> Machine:
     raise AssertionError("no instance is wanted")
 
 
-async def test_what_scales_a_variant_stands_with_it() -> None:
-    """Its scalable target and its policies; not those of other variants and dimensions."""
-    played = await endpoint_of_two_variants()
-    (endpoint,) = overview(played, scaling=Scaling()).as_json()["endpoints"]
+async def test_what_scales_a_variant_stands_with_it(tmp_path: Path) -> None:
+    """Its scalable target and its policies; not those of other variants."""
+    room, played = Room(tmp_path), await endpoint_of_two_variants()
+    await room.register(1, 4)
+    await room.track()
+    (endpoint,) = overview(room, played).as_json()["endpoints"]
     first, second = endpoint["variants"]
     assert (first["share"], second["share"]) == (0.25, 0.75)
     assert first["scaling"] is None
     assert second["scaling"]["target"]["MaxCapacity"] == 4
-    assert [one["PolicyName"] for one in second["scaling"]["policies"]] == ["one", "two"]
+    assert [policy["PolicyName"] for policy in second["scaling"]["policies"]] == ["p"]
 
 
-def test_activities_and_alarms_are_as_their_services_have_them() -> None:
+def test_activities_and_alarms_are_as_their_services_have_them(tmp_path: Path) -> None:
     """At most fifty activities; times are numbers."""
-    told = overview(scaling=Scaling(), alarms=Watching()).as_json()
-    assert [one["ActivityId"] for one in told["activities"]] == [str(n) for n in range(50)]
-    assert told["activities"][0]["StartTime"] == 1767225600.0
-    assert told["alarms"] == [{"AlarmName": "a", "StateValue": "OK"}]
+    room = Room(tmp_path)
+    for number in range(60):
+        room.now += 1
+        room.activities.begin(RESOURCE, str(number), "")
+    whole = overview(room)
+    whole.alarms.put(ALARM, "eu-west-1")
+    told = whole.as_json()
+    assert [it["Description"] for it in told["activities"]] == [str(n) for n in range(59, 9, -1)]
+    assert told["activities"][0]["StartTime"] == START + 60
+    assert [alarm["AlarmName"] for alarm in told["alarms"]] == ["busy"]
     assert (told["endpoints"], told["region"]) == ([], "eu-west-1")
