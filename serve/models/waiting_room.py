@@ -308,8 +308,8 @@ class WaitingRoom:
         self._let_in()
 
 
-class _HeldBytes:
-    """The bytes of one body, counted as they come; `release` when they are gone.
+class HeldBody:
+    """The bytes of a request's body, counted as they come; `release` when they are gone.
 
     largest: that it may have, in bytes; a Limit, where a message is to name its setting.
     """
@@ -341,20 +341,12 @@ class _HeldBytes:
             self.uncounted_up_to = 0
 
     def too_large(self, size: int) -> ServeError:
-        """The error for more than the largest."""
-        raise NotImplementedError
-
-
-class HeldBody(_HeldBytes):
-    """Of a request."""
-
-    def too_large(self, size: int) -> ServeError:
-        """The caller's fault."""
+        """The error for more than the largest: the caller's fault."""
         return BodyTooLarge(f"{size} bytes and more", self.largest)
 
 
-class HeldAnswer(_HeldBytes):
-    """Of an answer: a larger one than may be held for a model would never find room."""
+class HeldAnswer(HeldBody):
+    """The same of an answer: a larger one than may be held for a model would never find room."""
 
     def __init__(self, rooms: WaitingRooms, name: str) -> None:
         super().__init__(rooms, name, rooms.largest)

@@ -11,13 +11,13 @@ tell of memory. GPUs are numbered as NVML does, by their place on the bus.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from serve.threads import NoThread, run_in_daemon_thread
 
 #: Asking takes a millisecond; a driver that wakes a GPU may take a second.
 TIMEOUT_S = 2.0
@@ -54,7 +54,7 @@ class Gpus:
         if self._none or self._late:
             return {}
         if self._asking is None:
-            self._asking = self._begin_asking()
+            self._asking = asyncio.ensure_future(self._ask_in_thread())
         asking = self._asking
         done, _ = await asyncio.wait({asking}, timeout=self._timeout_s)
         if not done:
@@ -63,25 +63,13 @@ class Gpus:
             return {}
         return asking.result()
 
-    def _begin_asking(self) -> asyncio.Future[Mapping[int, GpuMemory]]:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Mapping[int, GpuMemory]] = loop.create_future()
-
-        def settle(found: Mapping[int, GpuMemory]) -> None:
-            self._asking, self._late = None, False
-            if not answer.done():
-                answer.set_result(found)
-
-        def ask() -> None:
-            found = self._ask()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(settle, found)
-
+    async def _ask_in_thread(self) -> Mapping[int, GpuMemory]:
         try:
-            threading.Thread(target=ask, name="nvml", daemon=True).start()
-        except RuntimeError:  # no thread to be had
-            loop.call_soon(settle, {})
-        return answer
+            return await run_in_daemon_thread(self._ask, "nvml")
+        except NoThread:
+            return {}
+        finally:
+            self._asking, self._late = None, False
 
     def _ask(self) -> Mapping[int, GpuMemory]:
         """In the thread. Whatever the library raises means that nothing is known."""

@@ -32,25 +32,7 @@ COMPRESSIONS = pytest.mark.parametrize(
 
 
 #: What an invocation passes through does not depend on which tritonserver is behind it.
-pytestmark = pytest.mark.parametrize(
-    ("triton", "way"),
-    [("2.51", "plain"), ("2.51", "quoted")],
-    indirect=True,
-)
-
-
-@pytest.fixture(scope="session")
-def way(request: pytest.FixtureRequest) -> str:
-    """How the model's name is written: as it is, or with an escape."""
-    return str(request.param)
-
-
-@pytest.fixture
-def container(way: str, container: Container) -> Iterator[Container]:
-    """The shared container, asked in that way."""
-    container.quotes_names = way == "quoted"
-    yield container
-    container.quotes_names = False
+pytestmark = pytest.mark.parametrize("triton", ["2.51"], indirect=True)
 
 
 def _pieces(body: bytes, length: int = 7) -> Iterator[bytes]:

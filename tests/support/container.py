@@ -53,15 +53,11 @@ class Snapshot:
 
 @dataclass
 class Endpoint:
-    """What the platform asks. model_root is where archives may lie; work_dir where it writes.
-
-    quotes_names: invocations ask for a quoted name.
-    """
+    """What the platform asks. model_root is where archives may lie; work_dir where it writes."""
 
     port: int
     model_root: Path
     work_dir: Path
-    quotes_names: bool = field(default=False, kw_only=True)
     http: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,8 +90,7 @@ class Endpoint:
     ) -> httpx.Response:
         """POST /models/{name}/invoke; underscores in header names become dashes."""
         named = {key.replace("_", "-"): value for key, value in headers.items()}
-        shown = f"%{ord(name[0]):02x}{name[1:]}" if self.quotes_names else name
-        path = f"/models/{shown}/invoke"
+        path = f"/models/{name}/invoke"
         if isinstance(body, Mapping):
             return self.http.post(path, json=body, headers=named)
         return self.http.post(path, content=body, headers=named)

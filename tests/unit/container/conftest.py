@@ -84,11 +84,15 @@ async def nothing() -> None:
 
 
 def make_stage(
-    tmp_path: Path, environment: Mapping[str, str], runtime: TritonRuntime | None = None
+    tmp_path: Path,
+    environment: Mapping[str, str],
+    runtime: TritonRuntime | None = None,
+    warm: Path | None = None,
 ) -> Stage:
     """A stage under the directory, for the settings in the environment.
 
-    runtime: None for the one that is found, for which the models' Python is started once.
+    runtime: None for the one that is found, for which the models' Python is started once. warm:
+    where models find warm interpreters.
     """
     settings = read_settings(environment)
     everything = {**os.environ, **environment}
@@ -104,6 +108,7 @@ def make_stage(
         everything,
         gpu_count=0,
         shm_prefix=name_shm_prefix(os.getpid(), secrets.token_hex(4)),
+        warm=warm,
     )
     return Stage(settings, runtime, ports, repository, command)
 

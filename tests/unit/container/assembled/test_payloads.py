@@ -20,14 +20,6 @@ from tests.unit.container.assembled.played import Played
 _BODY, _SIZE = binary([1, 2])
 
 
-@pytest.fixture(params=["plain", "quoted"])
-def container(request: pytest.FixtureRequest, container: Played) -> Iterator[Played]:
-    """Asked by a name as it is, and by one with an escape, which goes through ASGI."""
-    container.quotes_names = request.param == "quoted"
-    yield container
-    container.quotes_names = False
-
-
 def _pieces(body: bytes, length: int = 7) -> Iterator[bytes]:
     yield from (body[start : start + length] for start in range(0, len(body), length))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from container.tritonserver.process import remove_shared_memory
 from container.tritonserver.runtime import STAND_INS
+from container.warm.interpreters import Surroundings, WarmInterpreters
 from tests.unit.container.conftest import ROOT, make_stage
 
 #: The models' Python with tensorflow, xgboost and lightgbm, made by `make setup`.
@@ -77,17 +80,48 @@ class StandInServer:
 
 @contextlib.contextmanager
 def stand_in_server(directory: Path, python: Path) -> Iterator[StandInServer]:
-    """The newest tritonserver with our backends, running; models get the packages of `python`."""
-    stage = make_stage(directory, {"SERVE_BACKEND_PYTHON": str(python)})
+    """The newest tritonserver with our backends, running; models get the packages of `python`.
+
+    They run in children of warm interpreters: each would import its library for seconds.
+    """
+    warm = WarmInterpreters(directory / "warm")
+    warm.listen()
+    stage = make_stage(directory, {"SERVE_BACKEND_PYTHON": str(python)}, warm=warm.folder)
     process = subprocess.Popen(stage.command.argv, env=stage.command.env)
+    utils = stage.runtime.backend_directory / "python/triton_python_backend_utils.py"
     try:
-        with triton_grpc.InferenceServerClient(f"127.0.0.1:{stage.ports.grpc}") as client:
+        with (
+            _started(warm, Surroundings(python, utils, stage.command.env)),
+            triton_grpc.InferenceServerClient(f"127.0.0.1:{stage.ports.grpc}") as client,
+        ):
             _wait_live(client, process)
             yield StandInServer(stage.repository, client, stage.runtime.stand_ins)
     finally:
         process.terminate()
         process.wait(LIVE_TIMEOUT_S)
         remove_shared_memory(stage.command.shm_prefix)
+
+
+@contextlib.contextmanager
+def _started(warm: WarmInterpreters, surroundings: Surroundings) -> Iterator[None]:
+    """In an event loop of their own, in a thread."""
+    is_over, loop = asyncio.Event(), asyncio.new_event_loop()
+
+    async def keep() -> None:
+        warm.start(surroundings)
+        await is_over.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        warm.end()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(keep(),))
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(is_over.set)
+        thread.join()
+        loop.close()
 
 
 def make(maker: Path, directory: Path) -> Path:

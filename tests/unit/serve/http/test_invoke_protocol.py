@@ -40,11 +40,10 @@ async def test_an_invocation(served: Served, request_: bytes) -> None:
         assert await wire.is_closed()
 
 
-@pytest.mark.parametrize("name", ["m", "%6d"])
-async def test_without_traces_a_callers_trace_passes(served: Served, name: str) -> None:
+async def test_without_traces_a_callers_trace_passes(served: Served) -> None:
     """As any other header does."""
     wire = await served.connect()
-    await wire.send(post(name, headers="traceparent: its own\r\ntracestate: a=1\r\n"))
+    await wire.send(post("m", headers="traceparent: its own\r\ntracestate: a=1\r\n"))
     assert (await wire.answer())[0] == 200
     ((_, request),) = served.forwarding.asked
     headers = list(request.headers)
@@ -176,15 +175,14 @@ async def test_a_stream(served: Served, version: str, framing: bytes, body: byte
     assert version == "1.1" or await wire.is_closed()
 
 
-@pytest.mark.parametrize("quoted", [False, True])
 @pytest.mark.parametrize(
     ("name", "status", "says"),
     [("missing", 404, b"not loaded"), ("full", 507, b"no memory"), ("bug", 500, b"LookupError")],
 )
-async def test_errors(served: Served, name: str, status: int, says: bytes, quoted: bool) -> None:
+async def test_errors(served: Served, name: str, status: int, says: bytes) -> None:
     """By the one table, as JSON; the connection goes on, or is closed after a bug."""
     wire = await served.connect()
-    await wire.send(post(f"%{ord(name[0]):02x}{name[1:]}" if quoted else name))
+    await wire.send(post(name))
     found, headers, body = await wire.answer()
     assert (found, headers["content-type"]) == (status, "application/json")
     assert says in body
