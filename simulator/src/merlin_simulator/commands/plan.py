@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from merlin_simulator.commands import arguments
 from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ Exit code: 0 when a candidate meets the goals, 1 when none does or the plan cann
 wrong command line.
 """
 _GOOD, _NOT_GOOD = 0, 1
+_SEED = arguments.make_reader(
+    int, "a whole number from 0, of at most 18 digits", lambda seed: 0 <= seed < 10**18
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,49 +89,33 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _add_overrides(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
+    add = group.add_argument
+    add(
         "--instance",
         action="append",
         metavar="TYPE",
         help="an instance type, as ml.g4dn.xlarge; may be repeated",
     )
-    group.add_argument(
-        "--counts",
-        type=_counts,
-        metavar="N,N|N-N",
-        help="how many instances: 1,2,4 or 1-4, without autoscaling",
-    )
-    group.add_argument(
-        "--trace", type=Path, metavar="FILE", help="requests as CSV of time,target_model"
-    )
-    group.add_argument(
-        "--cloudwatch",
-        type=Path,
-        metavar="FILE",
-        help="how many requests there were, as CSV of time,invocations",
-    )
-    group.add_argument(
-        "--prices",
-        type=Path,
-        metavar="FILE",
-        help="CSV of instance_type,price_an_hour, in any currency",
-    )
-    group.add_argument(
-        "--p99", type=_seconds, metavar="S", help="goal: p99 of all answered requests"
-    )
-    group.add_argument(
-        "--cold-share",
-        type=_share,
-        metavar="X",
-        help="goal: share of requests whose model must be loaded first, 0.02 for 2 %%",
-    )
-    group.add_argument(
-        "--failures",
-        type=_share,
-        metavar="X",
-        help="goal: share of failed requests, 0.001 for 0.1 %%",
-    )
-    group.add_argument("--seed", type=_seed, metavar="S", help="fixes all that is drawn; default 1")
+    counts = "how many instances: 1,2,4 or 1-4, without autoscaling"
+    add("--counts", type=_counts, metavar="N,N|N-N", help=counts)
+    for option, text in (
+        ("--trace", "requests as CSV of time,target_model"),
+        ("--cloudwatch", "how many requests there were, as CSV of time,invocations"),
+        ("--prices", "CSV of instance_type,price_an_hour, in any currency"),
+    ):
+        add(option, type=Path, metavar="FILE", help=text)
+    for option, read, metavar, text in (
+        ("--p99", arguments.seconds, "S", "p99 of all answered requests"),
+        (
+            "--cold-share",
+            arguments.share,
+            "X",
+            "share of requests whose model must be loaded first, 0.02 for 2 %%",
+        ),
+        ("--failures", arguments.share, "X", "share of failed requests, 0.001 for 0.1 %%"),
+    ):
+        add(option, type=read, metavar=metavar, help=f"goal: {text}")
+    add("--seed", type=_SEED, metavar="S", help="fixes all that is drawn; default 1")
 
 
 def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettings:
@@ -170,29 +158,3 @@ def _counts(text: str) -> tuple[int, ...]:
             )
         results += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
     return tuple(results)
-
-
-def _seconds(text: str) -> float:
-    return _number(text, float("inf"), "seconds, more than 0")
-
-
-def _share(text: str) -> float:
-    return _number(text, 1.0, "a share from 0 to 1")
-
-
-def _seed(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(
-            f"found {text[:40]!r}, expected a whole number from 0, of at most 18 digits"
-        )
-    return int(text)
-
-
-def _number(text: str, most: float, expected: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= most or value == float("inf"):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected {expected}")
-    return value

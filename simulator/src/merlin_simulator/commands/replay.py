@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
+from merlin_simulator.commands import arguments
 from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
 from merlin_simulator.measuring.quantities import read_room
 from merlin_simulator.replay.settings import Interrupted, ReplayError, RunningEndpoint, Settings
@@ -23,8 +23,6 @@ chance, "drawn" in expected.json says of which outputs there: {"ordered_ids": "c
 Exit code: 0 when all planned requests were sent and every answer was right, 1 when not, 2 for a
 wrong command line, 130 after Ctrl-C, which writes a report of what was measured until then.
 """
-
-_Parse = Callable[[str], float]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -103,68 +101,61 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _add_traffic(group: argparse._ArgumentGroup) -> None:
     default = Settings()
-    group.add_argument(
-        "--models",
-        type=_count,
-        default=default.models,
-        metavar="N",
-        help="how many archives (default: %(default)s)",
-    )
-    group.add_argument(
-        "--zipf",
-        type=_number(0.0),
-        default=default.zipf,
-        metavar="S",
-        help="exponent of their popularity, 0: all alike (default: %(default)s)",
-    )
-    group.add_argument(
-        "--rps",
-        type=_number(1e-3),
-        default=default.rps,
-        metavar="RATE",
-        help="requests a second on average, with Poisson arrivals (default: %(default)s)",
-    )
-    group.add_argument(
-        "--duration",
-        type=_number(1e-3),
-        default=default.duration_s,
-        metavar="SECONDS",
-        help="how long requests are sent (default: %(default)s)",
-    )
-    group.add_argument(
-        "--seed",
-        type=int,
-        default=default.seed,
-        metavar="S",
-        help="fixes which model is asked when (default: %(default)s)",
-    )
-    group.add_argument(
-        "--outstanding",
-        type=_count,
-        default=default.outstanding,
-        metavar="N",
-        help="requests that may wait for an answer at once; those due beyond that are not sent, "
-        "and counted (default: %(default)s)",
-    )
+    for option, read, value, metavar, text in (
+        ("--models", arguments.count, default.models, "N", "how many archives"),
+        (
+            "--zipf",
+            arguments.at_least(0.0),
+            default.zipf,
+            "S",
+            "exponent of their popularity, 0: all alike",
+        ),
+        (
+            "--rps",
+            arguments.at_least(1e-3),
+            default.rps,
+            "RATE",
+            "requests a second on average, with Poisson arrivals",
+        ),
+        (
+            "--duration",
+            arguments.at_least(1e-3),
+            default.duration_s,
+            "SECONDS",
+            "how long requests are sent",
+        ),
+        ("--seed", int, default.seed, "S", "fixes which model is asked when"),
+        (
+            "--outstanding",
+            arguments.count,
+            default.outstanding,
+            "N",
+            "requests that may wait for an answer at once; those due beyond that are not sent, "
+            "and counted",
+        ),
+    ):
+        text = f"{text} (default: %(default)s)"
+        group.add_argument(option, type=read, default=value, metavar=metavar, help=text)
 
 
 def _add_models(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
+    add = group.add_argument
+    add(
         "--model",
-        type=_folder,
+        type=arguments.folder,
         metavar="FOLDER",
         help="a Triton model repository, as Ensemble.export writes it; a folder with such a one as "
         "repository/, beside its request.json; or a folder of several of either kind, which copies "
         "then take turns with",
     )
-    group.add_argument(
+    add(
         "--request",
         type=Path,
         metavar="FILE",
         help="the request for all models, as JSON (default: of each model request.json beside the "
         "repository or in it; `python -m ensemble_tools request` writes one)",
     )
-    group.add_argument(
+    add(
         "--archives-only",
         type=Path,
         metavar="FOLDER",
@@ -173,53 +164,24 @@ def _add_models(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_endpoint(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--instances", type=_count, metavar="N", help="containers (default: 1)")
-    group.add_argument("--memory", type=_room, metavar="SIZE", help="of each instance: 4GB")
-    group.add_argument(
-        "--disk", type=_room, metavar="SIZE", help="of each instance, for archives: 20GB"
-    )
-    group.add_argument(
+    add, room = group.add_argument, arguments.keep_sentence(_check_room)
+    add("--instances", type=arguments.count, metavar="N", help="containers (default: 1)")
+    add("--memory", type=room, metavar="SIZE", help="of each instance: 4GB")
+    add("--disk", type=room, metavar="SIZE", help="of each instance, for archives: 20GB")
+    add(
         "--cache",
         choices=[setting.value for setting in CacheSetting],
         help="ModelCacheSetting (default: Enabled)",
     )
-    group.add_argument(
+    add(
         "--endpoint-url",
         metavar="URL",
         help="an endpoint of this simulator that runs already, with the archives in its store",
     )
-    group.add_argument("--endpoint-name", metavar="NAME", help="its name")
+    add("--endpoint-name", metavar="NAME", help="its name")
 
 
-def _count(word: str) -> int:
-    if not word.isascii() or not word.isdigit() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"found {word!r}, expected a whole number from 1")
-    return int(word)
-
-
-def _number(least: float) -> _Parse:
-    def number(word: str) -> float:
-        try:
-            value = float(word)
-        except ValueError:
-            value = float("nan")
-        if not least <= value < float("inf"):
-            raise argparse.ArgumentTypeError(f"found {word!r}, expected a number from {least:g}")
-        return value
-
-    return number
-
-
-def _room(word: str) -> str:
+def _check_room(text: str) -> str:
     """As it was written, which `up` reads once more."""
-    try:
-        read_room(word)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return word
-
-
-def _folder(word: str) -> Path:
-    if not Path(word).is_dir():
-        raise argparse.ArgumentTypeError(f"found no folder {word!r}, expected that of a model")
-    return Path(word)
+    read_room(text)
+    return text

@@ -7,7 +7,12 @@ import os
 from pathlib import Path
 
 from merlin_simulator.api.wire import REGION
-from merlin_simulator.commands.options import add_machine_options, add_rules_options, read_port
+from merlin_simulator.commands import arguments
+from merlin_simulator.commands.options import (
+    add_address_options,
+    add_machine_options,
+    add_rules_options,
+)
 from merlin_simulator.control.sagemaker.resources import DEFAULT_MOST
 from merlin_simulator.interrupts import leaving_at_once
 from merlin_simulator.measuring.quantities import read_room
@@ -34,40 +39,40 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=_run)
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
-    parser.add_argument(
-        "--port", type=read_port, default=8090, help="default: 8090; 0: any free one"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add_address_options(parser)
+    add(
         "--state",
         type=Path,
         metavar="FOLDER",
         help="where everything is kept that survives a restart (default: nothing does)",
     )
-    parser.add_argument(
+    add(
         "--region",
         default=os.environ.get("AWS_DEFAULT_REGION", REGION),
         help=f"of what is not signed (AWS_DEFAULT_REGION, or {REGION})",
     )
-    parser.add_argument(
+    add(
         "--memory-of",
         action="append",
         default=[],
-        type=_read_memory,
+        type=arguments.keep_sentence(_read_memory),
         metavar="TYPE=SIZE",
         help="memory of an instance type, such as ml.c5.xlarge=4GB (default: AWS's)",
     )
-    parser.add_argument(
+    add(
         "--quota",
         action="append",
         default=[],
-        type=_read_quota,
+        type=arguments.keep_sentence(_read_quota),
         metavar="TYPE=N",
         help=f"instances of a type for all endpoints together (default: {DEFAULT_MOST})",
     )
-    parser.add_argument(
+    add(
         "--time-scale",
-        type=_read_scale,
+        type=arguments.make_reader(
+            float, "a number from 1 to 10000", lambda scale: 1 <= scale <= 10_000
+        ),
         default=1.0,
         metavar="60",
         help="how many seconds of the platform's metrics, alarms, cooldowns and schedules a "
@@ -84,33 +89,20 @@ def _run(options: argparse.Namespace) -> int:
     return play(options)
 
 
-def _pair(text: str, example: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.startswith("ml."):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected {example}")
-    return name, value
-
-
 def _read_memory(text: str) -> tuple[str, int]:
-    name, size = _pair(text, "TYPE=SIZE, as ml.c5.xlarge=4GB")
-    try:
-        return name, read_room(size)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    name, size = _split_type(text, "TYPE=SIZE, as ml.c5.xlarge=4GB")
+    return name, read_room(size)
 
 
 def _read_quota(text: str) -> tuple[str, int]:
-    name, count = _pair(text, "TYPE=N, as ml.c5.xlarge=4")
+    name, count = _split_type(text, "TYPE=N, as ml.c5.xlarge=4")
     if not count.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of instances")
+        raise ValueError(f"{text!r}: expected a number of instances")
     return name, int(count)
 
 
-def _read_scale(text: str) -> float:
-    try:
-        scale = float(text)
-    except ValueError:
-        scale = 0.0
-    if not 1 <= scale <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to 10000")
-    return scale
+def _split_type(text: str, expected: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("ml."):
+        raise ValueError(f"{text!r}: expected {expected}")
+    return name, value
