@@ -52,11 +52,27 @@ def endpoint() -> PlayedEndpoint:
     return endpoint
 
 
-async def opened(page: Page, url: str) -> None:
-    """The page has drawn the endpoint and hears its events."""
-    await page.open(f"{url}/")
-    await page.until(LIVE)
-    await page.until("document.querySelector('#endpoint').textContent !== '…'")
+@contextlib.asynccontextmanager
+async def showing(page: Page, endpoint: PlayedEndpoint) -> AsyncIterator[str]:
+    """The page has drawn the endpoint and hears its events; its url."""
+    async with served(page_app(endpoint)) as url:
+        await page.open(f"{url}/")
+        await page.until(LIVE)
+        await page.until("document.querySelector('#endpoint').textContent !== '…'")
+        yield url
+
+
+async def until_told(page: Page, count: int) -> None:
+    """The list of events has that many."""
+    await page.until(f"{texts_of('.sentence')}.length === {count}")
+
+
+def click(selector: str) -> str:
+    return f"document.querySelector({json.dumps(selector)}).click()"
+
+
+def hidden(selector: str) -> str:
+    return f"document.querySelector({json.dumps(selector)}).hidden"
 
 
 def text_of(selector: str) -> str:
@@ -78,8 +94,7 @@ async def test_it_shows_what_there_is(page: Page, endpoint: PlayedEndpoint) -> N
     """The endpoint's facts, its instances, each model's state and memory, and what was told."""
     endpoint.put(replace(an_instance("instance-2"), state=InstanceState.FAILED, message="no /ping"))
     endpoint.log.tell("loaded", "instance-1", target_model="a.tar.gz", seconds=1.5, memory=2**20)
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         assert await page.evaluate(text_of("#endpoint")) == "shop"
         assert "s3://models/shop/" in await page.evaluate(text_of("#facts"))
         assert await page.evaluate(texts_of(".instance h3")) == ["instance-1", "instance-2"]
@@ -97,8 +112,7 @@ async def test_it_links_to_the_metrics_that_this_browser_can_reach(
     """Those of a container on this machine; not those of an address inside a Docker network."""
     there = replace(an_instance("instance-2"), url="http://172.18.0.4:8080")
     endpoint.put(there)
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         links = "[...document.querySelectorAll('.instance .numbers')]"
         shown = f"{links}.filter((one) => one.checkVisibility()).map((one) => one.href)"
         await page.until(f"{links}.length === 2")
@@ -108,8 +122,7 @@ async def test_it_links_to_the_metrics_that_this_browser_can_reach(
 async def test_it_changes_with_what_happens(page: Page, endpoint: PlayedEndpoint) -> None:
     """Each event shows without a reload, also while the state that is read is from before it."""
     endpoint.sequence = 0
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         await page.evaluate("window.stayed = true; document.querySelectorAll('.tile').length")
         for kind, state in (
             ("download_started", "downloading"),
@@ -133,8 +146,7 @@ async def test_memory_that_changes_without_events_shows(
     page: Page, endpoint: PlayedEndpoint
 ) -> None:
     """The state is read again now and then, whether or not something was told."""
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         endpoint.put(replace(endpoint.instances[0], memory_used=2 * 2**30))
         await page.until(f"{text_of('.bar .amount')}.startsWith('2.0 GB')")
 
@@ -147,8 +159,7 @@ async def test_the_figures_are_of_what_was_told(page: Page, endpoint: PlayedEndp
     failed(endpoint.log, "it broke")
     for reason in ("memory", "507", "stopping"):
         endpoint.log.tell("unloaded", "instance-1", target_model="a", seconds=0.1, reason=reason)
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         values = f"{texts_of('#figures .value')}.join(' | ')"
         expected = "5 | 75.0 % | 20 ms / 20 ms | 2.0 s / 2.0 s | 2 | 1"
         await page.until(f"{values} === {json.dumps(expected)}")
@@ -158,8 +169,7 @@ async def test_what_cold_requests_waited_for_shows(page: Page, endpoint: PlayedE
     """Each part's percentiles and share, the bar of the shares, and the parts in the event."""
     invoked(endpoint.log, "a.tar.gz")
     invoked(endpoint.log, "b.tar.gz", cold=True)
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         values = f"{texts_of('#parts .value')}.join(' | ')"
         shown = ("0.0 ms", "400 ms", "50 ms", "50 ms", "1.5 s", "20 ms")
         await page.until(f"{values} === {json.dumps(' | '.join(f'{p} / {p}' for p in shown))}")
@@ -174,8 +184,7 @@ async def test_what_cold_requests_waited_for_shows(page: Page, endpoint: PlayedE
 async def test_no_cold_request_has_no_parts(page: Page, endpoint: PlayedEndpoint) -> None:
     """Dashes, and a bar without a segment's width."""
     invoked(endpoint.log, "a.tar.gz")
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         await page.until(f"{texts_of('#parts .value')}.join('') === '––––––'")
 
 
@@ -201,10 +210,9 @@ async def test_nothing_is_lost_or_doubled_when_the_connection_is_cut(
 
     Also where something else answered meanwhile, after which EventSource does not try again.
     """
-    app = page_app(endpoint)
     tell_loads(endpoint.log, "before-1", "before-2")
-    async with served(app) as url:
-        await opened(page, url)
+    async with showing(page, endpoint) as url:
+        pass
     await page.until(LOST)
     assert "trying again" in await page.evaluate(text_of("#connection"))
     tell_loads(endpoint.log, "during-1", "during-2")
@@ -212,7 +220,7 @@ async def test_nothing_is_lost_or_doubled_when_the_connection_is_cut(
         asked, other = refusing_app()
         async with served(other, port_of(url)):
             await asyncio.wait_for(asked.wait(), 60)
-    async with served(app, port_of(url)):
+    async with served(page_app(endpoint), port_of(url)):
         await page.until(LIVE)
         tell_loads(endpoint.log, "after-1")
         await page.until(f"{texts_of('.sentence')}.some((text) => text.includes('after-1'))")
@@ -238,13 +246,12 @@ async def test_a_simulator_that_starts_again_is_told_apart(
 ) -> None:
     """Its events, numbered from 1 again, are all there once, after a line that says so."""
     tell_loads(endpoint.log, "old-1", "old-2", "old-3")
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
-        await page.until(f"{texts_of('.sentence')}.length === 3")
+    async with showing(page, endpoint) as url:
+        await until_told(page, 3)
     again = PlayedEndpoint(instances=endpoint.instances)
     tell_loads(again.log, "new-1", "new-2", "new-3", "new-4")
     async with served(page_app(again), port_of(url)):
-        await page.until(f"{texts_of('.sentence')}.length === 7")
+        await until_told(page, 7)
         rows = await page.evaluate(texts_of("#events > li"))
     assert [row.split("Loading ")[-1] for row in rows[:4]] == ["new-4", "new-3", "new-2", "new-1"]
     assert rows[4].endswith("The simulator was started again.")
@@ -268,8 +275,7 @@ async def test_markup_is_text(page: Page, endpoint: PlayedEndpoint) -> None:
     endpoint.endpoint_name = endpoint.models = MARKUP
     failed(endpoint.log, MARKUP, MARKUP)
     endpoint.log.tell("instance_unhealthy", "<b>instance</b>", message=MARKUP)
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         await page.until(f"{text_of('#events pre')} === {json.dumps(MARKUP)}")
         assert await page.evaluate(text_of("#endpoint")) == MARKUP
         await page.evaluate("document.querySelector('#timeline').focus()")
@@ -290,9 +296,8 @@ async def test_it_asks_nobody_else_and_complains_of_nothing(
     for cold in (True, False):
         invoked(endpoint.log, "a.tar.gz", cold=cold)
     failed(endpoint.log, "it broke")
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
-        await page.until(f"{texts_of('.sentence')}.length === 3")
+    async with showing(page, endpoint) as url:
+        await until_told(page, 3)
         assert {request for request in page.requests if not request.startswith(f"{url}/")} == set()
         assert f"{url}/simulator/events" in page.requests
         assert page.complaints == []
@@ -308,9 +313,8 @@ async def test_a_phone_needs_no_sideways_scrolling(
     endpoint.models = "s3://" + "bucket" * 30
     failed(endpoint.log, "x" * 3000, long)
     page = await browser.page(width=400, height=800, dark=dark)
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
-        await page.until(f"{texts_of('.sentence')}.length === 1")
+    async with showing(page, endpoint):
+        await until_told(page, 1)
         assert await page.evaluate("document.documentElement.scrollWidth") <= 400
         parts = ".instance, .figures > div, canvas, .list li, pre, .sentence, .value, h1, h3"
         wide = f"[...document.querySelectorAll('{parts}')]"
@@ -323,8 +327,7 @@ async def test_ten_thousand_events_do_not_make_it_slow(
     page: Page, endpoint: PlayedEndpoint
 ) -> None:
     """The elements stay as few as they were, everything is counted, and a click is answered."""
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         for start in range(0, 10_000, 500):
             for number in range(start, start + 500):
                 invoked(endpoint.log, f"{number % 50}.tar.gz", cold=number % 5 == 0)
@@ -348,8 +351,7 @@ async def test_two_hundred_models_of_an_instance_have_their_place(
     """Each has its tile and its part of the memory bar, and the card stays on one screen."""
     models = [a_model(f"team/model-{number:03}.tar.gz") for number in range(200)]
     endpoint.put(an_instance("instance-1", *(replace(one, memory=10 * 2**20) for one in models)))
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         await page.until("document.querySelectorAll('.tile').length === 200")
         assert await page.evaluate("document.querySelectorAll('.segments i').length") == 200
         assert await page.evaluate("document.querySelector('.instance').offsetHeight") < 700
@@ -367,12 +369,11 @@ async def test_two_hundred_models_of_an_instance_have_their_place(
 async def test_an_endpoint_without_models_says_what_to_do(page: Page) -> None:
     """The hint is there until there is a model."""
     endpoint = PlayedEndpoint(instances=[an_instance("instance-1")], sequence=0)
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
-        await page.until("!document.querySelector('#empty').hidden")
+    async with showing(page, endpoint):
+        await page.until(f"!{hidden('#empty')}")
         assert "MODEL.tar.gz" in await page.evaluate(text_of("#curl"))
         endpoint.log.tell("download_started", "instance-1", target_model="a.tar.gz")
-        await page.until("document.querySelector('#empty').hidden")
+        await page.until(hidden("#empty"))
 
 
 async def test_events_can_be_chosen(page: Page, endpoint: PlayedEndpoint) -> None:
@@ -380,12 +381,11 @@ async def test_events_can_be_chosen(page: Page, endpoint: PlayedEndpoint) -> Non
     invoked(endpoint.log, "a.tar.gz")
     failed(endpoint.log, "the container's own words")
     tell_loads(endpoint.log, "c.tar.gz")
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
-        await page.until(f"{texts_of('.sentence')}.length === 3")
-        await page.evaluate("document.querySelector('input[value=\"changes\"]').click()")
+    async with showing(page, endpoint):
+        await until_told(page, 3)
+        await page.evaluate(click("input[value=changes]"))
         assert await page.evaluate(texts_of(".badge")) == ["load", "failed"]
-        await page.evaluate("document.querySelector('input[value=\"errors\"]').click()")
+        await page.evaluate(click("input[value=errors]"))
         assert await page.evaluate(texts_of(".badge")) == ["failed"]
         assert await page.evaluate(text_of("#events pre")) == "the container's own words"
         assert await page.evaluate(text_of("#error-count")) == "1"
@@ -394,32 +394,30 @@ async def test_events_can_be_chosen(page: Page, endpoint: PlayedEndpoint) -> Non
 async def test_who_reads_is_not_disturbed(page: Page, endpoint: PlayedEndpoint) -> None:
     """While the list is scrolled down nothing is added; a button tells how much there is."""
     tell_loads(endpoint.log, *(f"{number}.tar.gz" for number in range(100)))
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
-        await page.until(f"{texts_of('.sentence')}.length === 100")
+    async with showing(page, endpoint):
+        await until_told(page, 100)
         await page.evaluate("document.querySelector('#events').scrollTop = 300")
         tell_loads(endpoint.log, "new-1", "new-2")
         await page.until(f"{text_of('#newer')} === '2 newer'")
         assert await page.evaluate(f"{texts_of('.sentence')}.length") == 100
-        await page.evaluate("document.querySelector('#newer').click()")
+        await page.evaluate(click("#newer"))
         await page.until(f"{text_of('.sentence')} === 'Loading new-2'")
-        assert await page.evaluate("document.querySelector('#newer').hidden")
+        assert await page.evaluate(hidden("#newer"))
 
 
 async def test_the_timeline_tells_details(page: Page, endpoint: PlayedEndpoint) -> None:
     """Arrow keys go through the marks, pointing at one tells of it, the container's message too."""
     invoked(endpoint.log, "a.tar.gz", cold=True)
     failed(endpoint.log, "the container's own words")
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
-        await page.until(f"{texts_of('.sentence')}.length === 2")
+    async with showing(page, endpoint):
+        await until_told(page, 2)
         await page.evaluate("document.querySelector('#timeline').focus()")
         await page.press("ArrowLeft")
         await page.until(f'{text_of("#details")}.includes("the container\'s own words")')
         await page.press("ArrowLeft")
         await page.until(f"{text_of('#details')}.includes('answered in 2.0 s')")
         await page.press("Escape")
-        assert await page.evaluate("document.querySelector('#details').hidden")
+        assert await page.evaluate(hidden("#details"))
         await page.evaluate("document.querySelector('#timeline').scrollIntoView()")
         box = await page.evaluate(
             "(({right, bottom}) => [right, bottom])"
@@ -427,9 +425,9 @@ async def test_the_timeline_tells_details(page: Page, endpoint: PlayedEndpoint) 
         )
         for height in range(30, 180, 6):
             await page.point(box[0] - 16, box[1] - height)
-            if not await page.evaluate("document.querySelector('#details').hidden"):
+            if not await page.evaluate(hidden("#details")):
                 break
-        assert not await page.evaluate("document.querySelector('#details').hidden")
+        assert not await page.evaluate(hidden("#details"))
         assert "a.tar.gz" in await page.evaluate(text_of("#details"))
 
 
@@ -437,8 +435,7 @@ async def test_the_timeline_tells_details(page: Page, endpoint: PlayedEndpoint) 
 async def test_the_examples_can_be_pasted(page: Page, target_model: str) -> None:
     """Shell and Python read out of them what is meant, whatever the model's name."""
     endpoint = PlayedEndpoint(instances=[an_instance("instance-1", a_model(target_model))])
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint) as url:
         words = shlex.split((await page.evaluate(text_of("#curl"))).replace("\\\n", " "))
         assert words[1] == f"{url}/endpoints/shop/invocations"
         assert f"X-Amzn-SageMaker-Target-Model: {target_model}" in words
@@ -456,10 +453,9 @@ async def test_the_examples_can_be_pasted(page: Page, target_model: str) -> None
 async def test_a_single_models_endpoint_is_shown_as_one(page: Page) -> None:
     """No target model in the examples, no hint about downloads, no cache setting."""
     endpoint = PlayedEndpoint(multi_model=False, instances=[an_instance("instance-1")])
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         assert "arget" not in await page.evaluate(text_of("#invoke pre"))
-        assert await page.evaluate("document.querySelector('#empty').hidden")
+        assert await page.evaluate(hidden("#empty"))
         assert "one model" in await page.evaluate(text_of("#facts"))
         assert "ModelCacheSetting" not in await page.evaluate(text_of("#facts"))
 
@@ -468,8 +464,7 @@ async def test_a_single_models_endpoint_is_shown_as_one(page: Page) -> None:
 async def test_words_can_be_read(browser: Browser, endpoint: PlayedEndpoint, dark: bool) -> None:
     """Each colour of words has WCAG's contrast of 4.5 at least on each ground it stands on."""
     page = await browser.page(dark=dark)
-    async with served(page_app(endpoint)) as url:
-        await opened(page, url)
+    async with showing(page, endpoint):
         style = "getComputedStyle(document.documentElement)"
         words = ("ink", "muted", "warm", "cold", "error", "good", "load", "download")
         for ground in ("card", "ground", "lane", "error-ground"):

@@ -17,9 +17,9 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from starlette.requests import ClientDisconnect, Request
@@ -31,8 +31,8 @@ from merlin_simulator.api.wire import (
     MEDIA_TYPE,
     STREAM_FIELDS,
     WHOLE_FIELDS,
+    Endpoint,
     Field,
-    Played,
     WireError,
     accept,
     exception,
@@ -58,36 +58,6 @@ _WHOLE_ANSWERED = (
     "X-Amzn-SageMaker-Closed-Session-Id",
 )
 _STREAM_ANSWERED = (_CUSTOM_ATTRIBUTES,)
-
-
-class Endpoint(Protocol):
-    """What is invoked. Both ways raise what errors.py says, and tell of it themselves."""
-
-    endpoint_name: str
-    log: EventLog
-
-    @property
-    def multi_model(self) -> bool:
-        """Whether requests name a target model."""
-        ...
-
-    @property
-    def rules(self) -> Rules:
-        """What the platform lets a request be."""
-        ...
-
-    @property
-    def variant_names(self) -> Collection[str]:
-        """Of its production variants."""
-        ...
-
-    async def invoke(self, invocation: Invocation) -> ContainerAnswer:
-        """The whole answer."""
-        ...
-
-    async def invoke_stream(self, invocation: Invocation) -> StreamedAnswer:
-        """The answer as it comes."""
-        ...
 
 
 class Endpoints(Protocol):
@@ -163,18 +133,9 @@ class _Operation:
             return _error_response(wire_error(error, named), call.request_id)
 
     async def _checked(self, call: _Call, endpoint: Endpoint) -> Invocation:
-        facts = Played(
-            endpoint.endpoint_name, endpoint.multi_model, endpoint.rules, endpoint.variant_names
-        )
-        accepted = accept(self.fields, call.request.headers.items(), facts, call.request_id)
-        body = await _body(call, endpoint.rules)
-        return Invocation(
-            call.request_id,
-            accepted.target_model,
-            body,
-            accepted.headers,
-            accepted.target_variant,
-        )
+        headers = call.request.headers.items()
+        invocation = accept(self.fields, headers, endpoint, call.request_id)
+        return replace(invocation, body=await _body(call, endpoint.rules))
 
 
 def _refused(call: _Call, error: SimulatorError, endpoint_name: str, log: EventLog) -> ASGIApp:

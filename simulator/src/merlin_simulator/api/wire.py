@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 from zlib import crc32
 
 from merlin_simulator.errors import (
@@ -21,8 +22,14 @@ from merlin_simulator.errors import (
     PlatformFailed,
     TargetModelRefused,
 )
-from merlin_simulator.instance.requests import check_target_model
-from merlin_simulator.rules import VARIANT, Rules
+from merlin_simulator.instance.requests import (
+    ContainerAnswer,
+    Invocation,
+    StreamedAnswer,
+    check_target_model,
+)
+from merlin_simulator.rules import Rules
+from merlin_simulator.watch.events import EventLog
 
 #: Where the endpoint is said to be: in texts and names only.
 REGION = "us-east-1"
@@ -204,23 +211,34 @@ _TARGET_MODEL = "x-amzn-sagemaker-target-model"
 _PASSED_TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 
 
-@dataclass(frozen=True)
-class Played:
-    """The endpoint as far as a request can be wrong about it."""
+class Endpoint(Protocol):
+    """What is invoked. Both ways raise what errors.py says, and tell of it themselves."""
 
     endpoint_name: str
-    multi_model: bool
-    rules: Rules
-    variants: Collection[str] = (VARIANT,)
+    log: EventLog
 
+    @property
+    def multi_model(self) -> bool:
+        """Whether requests name a target model."""
+        ...
 
-@dataclass(frozen=True)
-class Accepted:
-    """A request that may go to the endpoint; headers by their names towards the container."""
+    @property
+    def rules(self) -> Rules:
+        """What the platform lets a request be."""
+        ...
 
-    target_model: str | None
-    headers: Mapping[str, str]
-    target_variant: str | None = None
+    @property
+    def variant_names(self) -> Collection[str]:
+        """Of its production variants."""
+        ...
+
+    async def invoke(self, invocation: Invocation) -> ContainerAnswer:
+        """The whole answer."""
+        ...
+
+    async def invoke_stream(self, invocation: Invocation) -> StreamedAnswer:
+        """The answer as it comes."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -277,10 +295,10 @@ STREAM_FIELDS: Mapping[str, Field] = {
 def accept(
     fields: Mapping[str, Field],
     headers: Iterable[tuple[str, str]],
-    played: Played,
+    endpoint: Endpoint,
     request_id: str,
-) -> Accepted:
-    """Check a request's headers (lower-case names, repeated ones too).
+) -> Invocation:
+    """Check a request's headers (lower-case names, repeated ones too); its body comes later.
 
     Raises InvalidRequest for the first of them that SageMaker would not take.
     """
@@ -292,12 +310,12 @@ def accept(
             _check_form(field, value, members)
             members[field.member] = value
             passed |= {} if field.passed_as is None else {field.passed_as: value}
-    _check_routing(members, played)
-    target_model = _target_model(members.get("TargetModel"), played, request_id)
+    _check_routing(members, endpoint)
+    target_model = _target_model(members.get("TargetModel"), endpoint, request_id)
     if target_model is not None:
         # As it is loaded and told of: without the slash that a caller may begin it with.
         passed[_PASSED_TARGET_MODEL] = target_model
-    return Accepted(target_model, passed, members.get("TargetVariant"))
+    return Invocation(request_id, target_model, b"", passed, members.get("TargetVariant"))
 
 
 def named_target_model(headers: Mapping[str, str]) -> str | None:
@@ -316,14 +334,14 @@ def _check_form(field: Field, value: str, members: Mapping[str, str]) -> None:
         )
 
 
-def _check_routing(members: Mapping[str, str], played: Played) -> None:
+def _check_routing(members: Mapping[str, str], endpoint: Endpoint) -> None:
     """The members that choose among what a multi-model endpoint does not have."""
-    name = played.endpoint_name
+    name, variants = endpoint.endpoint_name, endpoint.variant_names
     variant = members.get("TargetVariant")
-    if variant is not None and variant not in played.variants:
-        there_are = f"it has {', '.join(sorted(played.variants))}"
-        if len(played.variants) == 1:
-            there_are = f"its only one is {min(played.variants)}"
+    if variant is not None and variant not in variants:
+        there_are = f"it has {', '.join(sorted(variants))}"
+        if len(variants) == 1:
+            there_are = f"its only one is {min(variants)}"
         raise InvalidRequest(f"Variant {variant} does not exist on endpoint {name}: {there_are}.")
     for member, lacking in _LACKING.items():
         if member in members:
@@ -337,19 +355,19 @@ _LACKING: Mapping[str, str] = {
 }
 
 
-def _target_model(named: str | None, played: Played, request_id: str) -> str | None:
-    if not played.multi_model:
+def _target_model(named: str | None, endpoint: Endpoint, request_id: str) -> str | None:
+    if not endpoint.multi_model:
         if named is None:
             return None
         # The wording is SageMaker's (aws/amazon-sagemaker-examples#1026).
         raise TargetModelRefused(
-            f"Endpoint {played.endpoint_name} is not a multi-model endpoint "
+            f"Endpoint {endpoint.endpoint_name} is not a multi-model endpoint "
             "and does not support target model header."
         )
     if named is None:
         # It begins as SageMaker's (aws/sagemaker-tensorflow-serving-container#166).
         raise InvalidRequest(
             f"Request {request_id} is missing a target model header: "
-            f"endpoint {played.endpoint_name} has many models, so name an archive in TargetModel."
+            f"endpoint {endpoint.endpoint_name} has many models, so name an archive in TargetModel."
         )
-    return check_target_model(named, played.rules)
+    return check_target_model(named, endpoint.rules)

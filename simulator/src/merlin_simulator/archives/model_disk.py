@@ -32,16 +32,6 @@ _ARRIVING, _LEAVING = ".arriving", ".leaving"
 _MODEL_NAME = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """One archive brought to the disk: bytes of it and of what it became, seconds of each step."""
-
-    archive_bytes: int
-    disk_bytes: int
-    download_s: float
-    extract_s: float
-
-
 class ModelDisk:
     """The extracted models of one instance; methods block and may be called from any thread.
 
@@ -82,8 +72,8 @@ class ModelDisk:
         limits: ExtractionLimits,
         cancelled: Callable[[], bool],
         tell: Tell,
-    ) -> Fetched:
-        """Download and extract; when it returns the model's folder is there, readable by all.
+    ) -> int:
+        """Download and extract; the bytes of the model's folder, which is there, readable by all.
 
         tell is called for each step, in this thread, by events' kinds. Raises ArchiveUnavailable or
         PlatformFailed, and then nothing of it is left. The model is not on the disk before.
@@ -95,17 +85,16 @@ class ModelDisk:
             with teller.failing("download_failed"), _disk_errors(self._root):
                 start = time.monotonic()
                 archive_bytes = store.download(target_model, archive, cancelled)
-                download_s = time.monotonic() - start
-            teller("download_finished", seconds=download_s, bytes=archive_bytes)
+            seconds = time.monotonic() - start
+            teller("download_finished", seconds=seconds, bytes=archive_bytes)
             with teller.failing("extraction_failed"), _disk_errors(self._root):
                 start = time.monotonic()
                 arrived.mkdir()
                 with _unusable(store, target_model):
                     disk_bytes = extract(archive, arrived / "model", limits, cancelled)
                 self._arrive(model_name, arrived, disk_bytes)
-                extract_s = time.monotonic() - start
-        teller("extracted", seconds=extract_s, bytes=disk_bytes)
-        return Fetched(archive_bytes, disk_bytes, download_s, extract_s)
+        teller("extracted", seconds=time.monotonic() - start, bytes=disk_bytes)
+        return disk_bytes
 
     def remove(self, model_name: str) -> int:
         """Delete a model's folder; the bytes that this freed, 0 when there was none.

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from merlin_simulator.archives.local_s3 import make_local_client
 from merlin_simulator.archives.stores import ArchiveStore
@@ -33,9 +32,6 @@ from merlin_simulator.runners.kept import end_left, note
 from merlin_simulator.runners.processes import find_missing_container
 from merlin_simulator.watch.events import Event, EventLog, make_console, tell_event
 
-if TYPE_CHECKING:
-    from merlin_simulator.runners.images import Engine, Images
-
 
 @contextmanager
 def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
@@ -49,7 +45,13 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
         if options.container is None and (missing := find_missing_container()):
             # All but instances works without.
             print(f"{missing}, or take --instances-on {DOCKER}", file=sys.stderr)
-        yield partial(_process, options.container)
+
+        def start_process(
+            wish: Wish, store: ArchiveStore, log: EventLog, name: str, given_up: Callable[[], bool]
+        ) -> Machine:
+            return Parts(_wanted(wish, options.container), store, log).process(name, given_up)
+
+        yield start_process
         return
     if options.container is not None:
         raise InvalidRequest(
@@ -57,49 +59,26 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
             "Image says what runs"
         )
     # docker: processes do without.
-    from merlin_simulator.runners.images import Images, connect
+    from merlin_simulator.runners.images import TROUBLE, Asked, Images, connect
 
     engine = connect(None)
+    images = Images(engine, options.registry, options.pull_timeout)
+
+    def contain(
+        wish: Wish, store: ArchiveStore, log: EventLog, name: str, given_up: Callable[[], bool]
+    ) -> Machine:
+        asked = Asked(wish.image, wish.variant_name, wish.role)
+        parts = Parts(_wanted(wish), store, log)
+        return parts.contained(name, images, asked, wish.instance_type, given_up)
+
     try:
         if removed := engine.remove_left_behind():
             print(f"containers that an earlier simulator left, removed: {removed}", flush=True)
-        yield partial(_contained, Images(engine, options.registry, options.pull_timeout))
+        yield contain
     finally:
-        _clear(engine)
-
-
-def _clear(engine: Engine) -> None:
-    from merlin_simulator.runners.images import TROUBLE
-
-    with suppress(*TROUBLE):
-        engine.remove_own()
-    engine.close()
-
-
-def _process(
-    container: str | None,
-    wish: Wish,
-    store: ArchiveStore,
-    log: EventLog,
-    name: str,
-    given_up: Callable[[], bool],
-) -> Machine:
-    return Parts(_wanted(wish, container), store, log).process(name, given_up)
-
-
-def _contained(
-    images: Images,
-    wish: Wish,
-    store: ArchiveStore,
-    log: EventLog,
-    name: str,
-    given_up: Callable[[], bool],
-) -> Machine:
-    from merlin_simulator.runners.images import Asked
-
-    asked = Asked(wish.image, wish.variant_name, wish.role)
-    parts = Parts(_wanted(wish), store, log)
-    return parts.contained(name, images, asked, wish.instance_type, given_up)
+        with suppress(*TROUBLE):
+            engine.remove_own()
+        engine.close()
 
 
 def _wanted(wish: Wish, container: str | None = None) -> Wanted:

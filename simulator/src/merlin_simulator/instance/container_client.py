@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -34,7 +33,6 @@ _PAGE, _PAGES = 1000, 100
 _LISTING_TIMES = 5
 #: Headers that aiohttp would add: what a container is asked is the caller's, and nothing else.
 _NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 #: What aiohttp raises, and the time-out that it leaves to asyncio.
 _TROUBLE = (aiohttp.ClientError, asyncio.TimeoutError)
 
@@ -91,7 +89,7 @@ class ContainerClient:
         for _ in range(_PAGES):
             query = {"limit": str(_PAGE), **({"next_page_token": token} if token else {})}
             page = await self._call(
-                "list", "GET", "/models", self._rules.ping_timeout_s, query=query
+                "list", "GET", "/models", self._rules.ping_timeout_s, params=query
             )
             named, token = _listing(page)
             names.update(named)
@@ -106,7 +104,7 @@ class ContainerClient:
             "POST",
             "/models",
             self._rules.load_timeout_s,
-            body=json.dumps({"model_name": model_name, "url": url}).encode(),
+            data=json.dumps({"model_name": model_name, "url": url}).encode(),
             headers={"Content-Type": "application/json", TARGET_MODEL: target_model},
         )
 
@@ -123,7 +121,7 @@ class ContainerClient:
     async def invoke(self, path: str, body: bytes, headers: Mapping[str, str]) -> ContainerAnswer:
         """POST to an invocation path: the whole answer, if it is a good one."""
         whole = await self._call(
-            "invoke", "POST", path, self._rules.invoke_timeout_s, body=body, headers=headers
+            "invoke", "POST", path, self._rules.invoke_timeout_s, data=body, headers=headers
         )
         return ContainerAnswer(whole.status, whole.body, whole.headers)
 
@@ -133,7 +131,7 @@ class ContainerClient:
         """POST to an invocation path: the answer's parts as they come, if it is a good one."""
         seconds = self._rules.invoke_timeout_s
         with _translating("invoke"):
-            response = await self._send("POST", path, seconds, body=body, headers=headers)
+            response = await self._send("POST", path, seconds, data=body, headers=headers)
             if response.status >= 300:
                 async with response:
                     _raise_unless_good("invoke", await _read(response))
@@ -145,20 +143,10 @@ class ContainerClient:
         return StreamedAnswer(response.status, parts, _lowered(response))
 
     async def _call(
-        self,
-        doing: str,
-        method: str,
-        path: str,
-        seconds: float,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] = _NO_HEADERS,
-        query: Mapping[str, str] = _NO_HEADERS,
+        self, doing: str, method: str, path: str, seconds: float, **request: Any
     ) -> _Whole:
         with _translating(doing):
-            whole = await self._whole(
-                method, path, seconds, body=body, headers=headers, query=query
-            )
+            whole = await self._whole(method, path, seconds, **request)
         _raise_unless_good(doing, whole)
         return whole
 
@@ -167,24 +155,12 @@ class ContainerClient:
             return await _read(response)
 
     async def _send(
-        self,
-        method: str,
-        path: str,
-        seconds: float,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] = _NO_HEADERS,
-        query: Mapping[str, str] = _NO_HEADERS,
+        self, method: str, path: str, seconds: float, **request: Any
     ) -> aiohttp.ClientResponse:
+        """request: data, headers and params, as aiohttp has them."""
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._rules.connect_timeout_s)
         return await self._http.request(
-            method,
-            f"{self.url}{path}",
-            data=body,
-            headers=headers,
-            params=query,
-            timeout=timeout,
-            allow_redirects=False,
+            method, f"{self.url}{path}", timeout=timeout, allow_redirects=False, **request
         )
 
 

@@ -171,7 +171,7 @@ class Holdings:
                 limits,
                 lambda: self._stopping,
                 tell_from_thread,
-            ).disk_bytes
+            )
 
         resident.course.enter(Stage.TURN)
         try:
