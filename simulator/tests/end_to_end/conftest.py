@@ -44,6 +44,14 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
 
 
 @pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder of archives, empty."""
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
 def aws_environment(tmp_path: Path) -> dict[str, str]:
     """Of one test's clients; see make_aws_environment."""
     return make_aws_environment(tmp_path)

@@ -5,47 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
-import pytest
 
-from simulator.tests.support.simulator import FAKE_CONTAINER, Simulator, fake_model, simulator
+from simulator.tests.support.simulator import (
+    FAKE_CONTAINER,
+    Simulator,
+    fake_model,
+    make_room_for,
+    read_answers,
+    simulator,
+)
 from tests.support.container import until
-
-#: What is at once on an idle machine is far below this on a busy one, and far below the time-outs
-#: of a minute and more that a stall would take.
-AT_ONCE_S = 50.0
-
-
-@pytest.fixture
-def models(tmp_path: Path) -> Path:
-    """A folder of archives, empty."""
-    folder = tmp_path / "archives"
-    folder.mkdir()
-    return folder
-
-
-def _fits(count: int) -> str:
-    return f"{FAKE_CONTAINER} --capacity {count}"
-
-
-def _together(*calls: Callable[[], httpx.Response]) -> list[httpx.Response]:
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(lambda call: call(), calls, timeout=AT_ONCE_S))
-
-
-def _asking(played: Simulator, *names: str) -> list[Callable[[], httpx.Response]]:
-    return [lambda name=name: played.invoke(name) for name in names]  # type: ignore[misc]
-
-
-def _answers(responses: list[httpx.Response]) -> list[Any]:
-    assert {response.status_code for response in responses} == {200}, [r.text for r in responses]
-    return [response.json()["answer"] for response in responses]
 
 
 @contextmanager
@@ -79,7 +53,7 @@ def test_two_models_without_room_beside_each_other_are_both_answered(
         fake_model(models, name, needs_alone=True, invoke_seconds=0.2)
     with simulator(models, tmp_path / "log") as played:
         for _ in range(3):
-            assert _answers(_together(*_asking(played, "a", "b"))) == ["a", "b"]
+            assert read_answers(played.invoke_all("a", "b")) == ["a", "b"]
         assert played.fake()["faults"] == []
 
 
@@ -90,8 +64,8 @@ def test_two_callers_of_a_model_that_needs_room_are_both_answered(
     fake_model(models, "neighbour")
     fake_model(models, "a", needs_alone=True)
     with simulator(models, tmp_path / "log") as played:
-        _together(*_asking(played, "neighbour"))
-        assert _answers(_together(*_asking(played, "a", "a", "a"))) == ["a"] * 3
+        played.invoke_all("neighbour")
+        assert read_answers(played.invoke_all("a", "a", "a")) == ["a"] * 3
 
 
 def test_loads_that_are_refused_at_the_same_time_are_told_at_once(
@@ -100,8 +74,8 @@ def test_loads_that_are_refused_at_the_same_time_are_told_at_once(
     """Two cold models, both 507 after a while, nothing to unload: the container's 507 for both."""
     for name in "ab":
         fake_model(models, name, load_seconds=0.3, late_507=True)
-    with simulator(models, tmp_path / "log", container=_fits(0)) as played:
-        refused = _together(*_asking(played, "a", "b"))
+    with simulator(models, tmp_path / "log", container=make_room_for(0)) as played:
+        refused = played.invoke_all("a", "b")
         assert [answer.json()["OriginalStatusCode"] for answer in refused] == [507, 507]
 
 
@@ -111,12 +85,12 @@ def test_a_model_that_does_not_unload_is_asked_to_once_for_each_caller(
     """The unload fails: the next in line is tried, then the caller is told; no endless trying."""
     fake_model(models, "stuck", unload_status=500)
     fake_model(models, "b")
-    with simulator(models, tmp_path / "log", container=_fits(1)) as played:
-        _together(*_asking(played, "stuck"))
-        (refused,) = _together(*_asking(played, "b"))
+    with simulator(models, tmp_path / "log", container=make_room_for(1)) as played:
+        played.invoke_all("stuck")
+        (refused,) = played.invoke_all("b")
         assert refused.json()["OriginalStatusCode"] == 507
         assert len(played.kinds("unload_failed")) == 1
-        assert _answers(_together(*_asking(played, "stuck"))) == ["stuck"]
+        assert read_answers(played.invoke_all("stuck")) == ["stuck"]
 
 
 def test_a_hot_model_does_not_keep_cold_ones_out(models: Path, tmp_path: Path) -> None:
@@ -125,10 +99,10 @@ def test_a_hot_model_does_not_keep_cold_ones_out(models: Path, tmp_path: Path) -
     fake_model(models, "cold")
     options = ("--memory", "100MB")
     with simulator(models, tmp_path / "log", *options) as played:
-        _together(*_asking(played, "hot"))
+        played.invoke_all("hot")
         with _hammering(played, "hot", callers=3) as answers:
-            assert _answers(_together(*_asking(played, "cold"))) == ["cold"]
-        _answers(answers)
+            assert read_answers(played.invoke_all("cold")) == ["cold"]
+        read_answers(answers)
 
 
 def test_a_reading_from_before_an_unload_does_not_weigh_the_next_model(
@@ -137,9 +111,9 @@ def test_a_reading_from_before_an_unload_does_not_weigh_the_next_model(
     """After 200 MiB have left, a model of 60 weighs about that, not less."""
     fake_model(models, "large", mebibytes=200)
     fake_model(models, "small", mebibytes=60)
-    with simulator(models, tmp_path / "log", container=_fits(1)) as played:
-        _together(*_asking(played, "large"))
-        _together(*_asking(played, "small"))
+    with simulator(models, tmp_path / "log", container=make_room_for(1)) as played:
+        played.invoke_all("large")
+        played.invoke_all("small")
         weight = played.kinds("loaded")[-1]["memory"]
         assert 50 * 2**20 < weight < 80 * 2**20
 
@@ -152,9 +126,9 @@ def test_without_the_cache_two_models_share_one_place(models: Path, tmp_path: Pa
     for name in "ab":
         fake_model(models, name, invoke_seconds=0.2, unload_seconds=0.2)
     options = ("--cache", "Disabled")
-    with simulator(models, tmp_path / "log", *options, container=_fits(1)) as played:
+    with simulator(models, tmp_path / "log", *options, container=make_room_for(1)) as played:
         for _ in range(3):
-            assert _answers(_together(*_asking(played, "a", "b", "a"))) == ["a", "b", "a"]
+            assert read_answers(played.invoke_all("a", "b", "a")) == ["a", "b", "a"]
         until(lambda: played.states() == {}, "all have left")
         assert played.fake()["faults"] == []
 
@@ -165,7 +139,7 @@ def test_without_the_cache_a_model_that_fails_leaves_too(models: Path, tmp_path:
     fake_model(models, "slow", load_seconds=1.0)
     options = ("--cache", "Disabled", "--cold-wait", "0.2")
     with simulator(models, tmp_path / "log", *options) as played:
-        refused = _together(*_asking(played, "fails", "slow"))
+        refused = played.invoke_all("fails", "slow")
         assert [answer.status_code for answer in refused] == [424, 429]
         until(lambda: len(played.kinds("deleted")) == 2, "both have left")
         assert played.states() == {}
@@ -180,7 +154,7 @@ def test_a_disk_for_one_serves_two(models: Path, tmp_path: Path) -> None:
         fake_model(models, name, padding="x" * 100_000, invoke_seconds=0.2)
     with simulator(models, tmp_path / "log", "--disk", "150KB") as played:
         for _ in range(3):
-            assert _answers(_together(*_asking(played, "a", "b"))) == ["a", "b"]
+            assert read_answers(played.invoke_all("a", "b")) == ["a", "b"]
         assert played.instance()["disk_used"] <= 150 * 1024
 
 
@@ -192,8 +166,8 @@ def test_a_full_disk_with_a_model_that_does_not_unload_is_told(
     fake_model(models, "b", padding="x" * 100_000)
     options = ("--disk", "150KB", "--load-timeout", "3")
     with simulator(models, tmp_path / "log", *options) as played:
-        _together(*_asking(played, "stuck"))
-        (refused,) = _together(*_asking(played, "b"))
+        played.invoke_all("stuck")
+        (refused,) = played.invoke_all("b")
         assert refused.status_code == 500
         assert "disk" in refused.text
         assert len(played.kinds("unload_failed")) < 20
@@ -207,8 +181,8 @@ def test_a_copy_that_is_slow_to_come_makes_nobody_wait(models: Path, tmp_path: P
     fake_model(models, "a", load_seconds=1.0, invoke_seconds=0.1)
     options = ("--busy-at", "1", "--cold-wait", "3")
     with simulator(models, tmp_path / "log", *options, instances=2) as played:
-        _together(*_asking(played, "a"))
-        _answers(_together(*_asking(played, *["a"] * 6)))
+        played.invoke_all("a")
+        read_answers(played.invoke_all(*["a"] * 6))
         assert [event["cold"] for event in played.kinds("invoked")] == [True] + [False] * 6
 
 
@@ -217,9 +191,9 @@ def test_an_archive_that_kills_its_container_kills_one(models: Path, tmp_path: P
     fake_model(models, "deadly", dies_on_load=True)
     fake_model(models, "a")
     with simulator(models, tmp_path / "log", instances=2) as played:
-        (refused,) = _together(*_asking(played, "deadly"))
+        (refused,) = played.invoke_all("deadly")
         assert (refused.status_code, refused.json()["OriginalStatusCode"]) == (424, 500)
-        assert _answers(_together(*_asking(played, "a"))) == ["a"]
+        assert read_answers(played.invoke_all("a")) == ["a"]
         assert Counter(event["kind"] for event in played.events())["instance_ended"] == 1
 
 

@@ -53,9 +53,11 @@ def endpoint() -> PlayedEndpoint:
 
 
 @contextlib.asynccontextmanager
-async def showing(page: Page, endpoint: PlayedEndpoint) -> AsyncIterator[str]:
-    """The page has drawn the endpoint and hears its events; its url."""
-    async with served(page_app(endpoint)) as url:
+async def showing(
+    page: Page, endpoint: PlayedEndpoint, app: Starlette | None = None
+) -> AsyncIterator[str]:
+    """The page has drawn the endpoint and hears its events; its url. app: a new one if None."""
+    async with served(app or page_app(endpoint)) as url:
         await page.open(f"{url}/")
         await page.until(LIVE)
         await page.until("document.querySelector('#endpoint').textContent !== '…'")
@@ -210,8 +212,9 @@ async def test_nothing_is_lost_or_doubled_when_the_connection_is_cut(
 
     Also where something else answered meanwhile, after which EventSource does not try again.
     """
+    app = page_app(endpoint)
     tell_loads(endpoint.log, "before-1", "before-2")
-    async with showing(page, endpoint) as url:
+    async with showing(page, endpoint, app) as url:
         pass
     await page.until(LOST)
     assert "trying again" in await page.evaluate(text_of("#connection"))
@@ -220,7 +223,7 @@ async def test_nothing_is_lost_or_doubled_when_the_connection_is_cut(
         asked, other = refusing_app()
         async with served(other, port_of(url)):
             await asyncio.wait_for(asked.wait(), 60)
-    async with served(page_app(endpoint), port_of(url)):
+    async with served(app, port_of(url)):
         await page.until(LIVE)
         tell_loads(endpoint.log, "after-1")
         await page.until(f"{texts_of('.sentence')}.some((text) => text.includes('after-1'))")

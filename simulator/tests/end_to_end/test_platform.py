@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,21 +20,14 @@ import httpx
 import pytest
 
 from simulator.tests.support.simulator import (
-    FAKE_CONTAINER,
     Simulator,
     archive,
     fake_model,
+    make_room_for,
+    read_answers,
     simulator,
 )
 from tests.support.container import ROOT, until
-
-
-@pytest.fixture
-def models(tmp_path: Path) -> Path:
-    """A folder of archives, empty."""
-    folder = tmp_path / "archives"
-    folder.mkdir()
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +67,6 @@ def _error(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.headers["x-amzn-errortype"]
 
 
-def _together(count: int, call: Callable[[int], Any]) -> list[Any]:
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(call, range(count)))
-
-
 #: What boto3 asks for, whatever it is.
 _AWS = {
     "AWS_ACCESS_KEY_ID": "a",
@@ -87,18 +75,13 @@ _AWS = {
 }
 
 
-def _fits(count: int) -> str:
-    return f"{FAKE_CONTAINER} --capacity {count}"
-
-
 # -- coming
 
 
 def test_a_model_comes_in_order_and_once_however_many_wait(shared: Simulator, shop: Path) -> None:
     """Download, extraction, load, invocation: in this order, once for eight callers at a time."""
     fake_model(shop, "eight.tar.gz", load_seconds=0.3)
-    answers = _together(8, lambda _: _answer(shared.invoke("eight.tar.gz")))
-    assert answers == ["eight.tar.gz"] * 8
+    assert read_answers(shared.invoke_all(*["eight.tar.gz"] * 8)) == ["eight.tar.gz"] * 8
     kinds = [event["kind"] for event in shared.events() if event.get("target_model")]
     coming = ["download_started", "download_finished", "extracted", "load_started", "loaded"]
     assert kinds == [*coming, *["invoked"] * 8]
@@ -153,7 +136,7 @@ def test_a_507_unloads_the_least_recently_used_and_keeps_its_archive(
     """Two fit: the third takes the place of the one asked longest ago, which stays on disk."""
     for name in "abc":
         fake_model(models, name)
-    with simulator(models, tmp_path / "log", container=_fits(2)) as played:
+    with simulator(models, tmp_path / "log", container=make_room_for(2)) as played:
         for name in ("a", "b", "a", "c"):
             assert _answer(played.invoke(name)) == name
         assert played.states() == {"a": "loaded", "b": "on disk", "c": "loaded"}
@@ -181,7 +164,7 @@ def test_without_anything_to_unload_the_caller_gets_the_containers_507(
 ) -> None:
     """ModelError with the container's status and message; no endless trying."""
     fake_model(models, "a")
-    with simulator(models, tmp_path / "log", container=_fits(0)) as played:
+    with simulator(models, tmp_path / "log", container=make_room_for(0)) as played:
         refused = played.invoke("a")
         assert _error(refused) == (424, "ModelError")
         assert refused.json()["OriginalStatusCode"] == 507
@@ -193,7 +176,7 @@ def test_what_the_caller_gets_without_memory_is_a_setting(models: Path, tmp_path
     """--without-memory service-unavailable, since AWS does not say."""
     fake_model(models, "a")
     options = ("--without-memory", "service-unavailable")
-    with simulator(models, tmp_path / "log", *options, container=_fits(0)) as played:
+    with simulator(models, tmp_path / "log", *options, container=make_room_for(0)) as played:
         assert _error(played.invoke("a")) == (503, "ServiceUnavailable")
 
 
@@ -230,7 +213,7 @@ def test_a_full_disk_lets_go_of_what_is_not_loaded_first(models: Path, tmp_path:
     for name in "abc":
         fake_model(models, name, padding="x" * 100_000)
     options = ("--disk", "250KB")
-    with simulator(models, tmp_path / "log", *options, container=_fits(1)) as played:
+    with simulator(models, tmp_path / "log", *options, container=make_room_for(1)) as played:
         for name in "abc":
             assert _answer(played.invoke(name)) == name
         assert played.states() == {"b": "on disk", "c": "loaded"}
@@ -270,13 +253,14 @@ def test_many_callers_on_more_models_than_fit(models: Path, tmp_path: Path) -> N
     """32 callers, 50 models, memory for 10: no failure, no wrong answer, no model loaded twice."""
     for number in range(50):
         fake_model(models, f"m{number}", load_seconds=0.02, invoke_seconds=0.01)
-    with simulator(models, tmp_path / "log", container=_fits(10)) as played:
+    with simulator(models, tmp_path / "log", container=make_room_for(10)) as played:
 
         def caller(seed: int) -> list[str]:
             names = [f"m{(seed * 7 + step * step * 3) % 50}" for step in range(20)]
             return [name for name in names if _answer(played.invoke(name)) != name]
 
-        assert _together(32, caller) == [[]] * 32
+        with ThreadPoolExecutor(32) as pool:
+            assert list(pool.map(caller, range(32))) == [[]] * 32
         assert played.fake()["faults"] == []
         assert played.kinds("invocation_failed") == []
         assert len(played.kinds("invoked")) == 640
@@ -289,20 +273,19 @@ def test_a_model_that_callers_wait_for_is_not_unloaded_before_they_are_answered(
     """One fits, two slow models asked at once: one after the other, each loaded once."""
     for name in "ab":
         fake_model(models, name, load_seconds=0.1, invoke_seconds=0.3)
-    with simulator(models, tmp_path / "log", container=_fits(1)) as played:
-        assert _together(2, lambda n: _answer(played.invoke("ab"[n]))) == ["a", "b"]
+    with simulator(models, tmp_path / "log", container=make_room_for(1)) as played:
+        assert read_answers(played.invoke_all("a", "b")) == ["a", "b"]
         assert played.fake()["faults"] == []
         assert len(played.kinds("loaded")) == 2
 
 
 def test_loads_at_once_are_bounded(models: Path, tmp_path: Path) -> None:
     """--loads-at-once 2: of six cold models never more than two are with the container."""
-    for number in range(6):
-        fake_model(models, f"m{number}", load_seconds=0.2)
+    names = [f"m{number}" for number in range(6)]
+    for name in names:
+        fake_model(models, name, load_seconds=0.2)
     with simulator(models, tmp_path / "log", "--loads-at-once", "2") as played:
-        assert _together(6, lambda n: _answer(played.invoke(f"m{n}"))) == [
-            f"m{n}" for n in range(6)
-        ]
+        assert read_answers(played.invoke_all(*names)) == names
         assert played.fake()["most_loading"] == 2
 
 
@@ -312,7 +295,7 @@ def test_a_busy_model_gets_a_second_copy(models: Path, tmp_path: Path) -> None:
     with simulator(models, tmp_path / "log", "--busy-at", "2", instances=2) as played:
         played.invoke("a")
         for _ in range(4):
-            _together(6, lambda _: _answer(played.invoke("a")))
+            read_answers(played.invoke_all(*"aaaaaa"))
         answering = {event["instance"] for event in played.kinds("invoked")}
         assert answering == {"instance-1", "instance-2"}
         assert len(played.kinds("loaded")) == 2

@@ -6,7 +6,8 @@ import asyncio
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 from uuid import UUID
 
 import httpx
@@ -35,11 +36,16 @@ def shared() -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture
-def http() -> Iterator[httpx.Client]:
-    """A client that reads no proxy from this machine's environment."""
-    with httpx.Client(trust_env=False, timeout=WAIT_S) as client:
-        yield client
+def _post(
+    served: Served,
+    body: bytes | Iterator[bytes] = b"",
+    headers: Mapping[Any, Any] = TARGET,
+    path: str = PATH,
+) -> httpx.Response:
+    """A request that reads no proxy from this machine's environment."""
+    return httpx.post(
+        served.url + path, content=body, headers=headers, trust_env=False, timeout=WAIT_S
+    )
 
 
 def _refused(response: httpx.Response, name: str = "ValidationError") -> str:
@@ -74,7 +80,7 @@ def _whole(received: bytes) -> bool:
     return bool(separator) and length is not None and len(body) >= int(length[1])
 
 
-def _post(*headers: bytes, path: str = PATH, body: bytes = b"") -> bytes:
+def _written(*headers: bytes, path: str = PATH, body: bytes = b"") -> bytes:
     lines = [f"POST {path} HTTP/1.1".encode(), b"Host: x", *headers, b"", b""]
     return b"\r\n".join(lines) + body
 
@@ -82,20 +88,16 @@ def _post(*headers: bytes, path: str = PATH, body: bytes = b"") -> bytes:
 # -- what reaches the endpoint, and what comes back
 
 
-def test_an_answer_comes_back_with_its_type_and_the_variant(
-    served: Served, http: httpx.Client
-) -> None:
+def test_an_answer_comes_back_with_its_type_and_the_variant(served: Served) -> None:
     """Body and type are the container's; variant and request id are the platform's."""
-    response = http.post(served.url + PATH, content=b"{}", headers=TARGET)
+    response = _post(served, b"{}")
     assert (response.status_code, response.content) == (200, b'{"ok": true}')
     assert response.headers["content-type"] == "application/json"
     assert response.headers["x-amzn-invoked-production-variant"] == "AllTraffic"
     assert response.headers["x-amzn-requestid"] == served.endpoint.asked[0].request_id
 
 
-def test_the_container_gets_the_apis_headers_and_no_others(
-    served: Served, http: httpx.Client
-) -> None:
+def test_the_container_gets_the_apis_headers_and_no_others(served: Served) -> None:
     """Everything that SageMaker strips is stripped, by the names that containers know."""
     headers = {
         **TARGET,
@@ -110,7 +112,7 @@ def test_the_container_gets_the_apis_headers_and_no_others(
         "Content-Encoding": "gzip",
         "Cookie": "a=b",
     }
-    http.post(served.url + PATH, content=b"1,2", headers=headers)
+    _post(served, b"1,2", headers)
     (invocation,) = served.endpoint.asked
     assert dict(invocation.headers) == {
         "Accept": "*/*",
@@ -125,14 +127,14 @@ def test_the_container_gets_the_apis_headers_and_no_others(
 
 def test_who_names_no_types_gets_what_the_container_gives(served: Served) -> None:
     """Without Accept the container is asked for anything; no Content-Type is made up."""
-    _raw(served, _post(b"X-Amzn-SageMaker-Target-Model: a.tar.gz", b"Content-Length: 0"))
+    _raw(served, _written(b"X-Amzn-SageMaker-Target-Model: a.tar.gz", b"Content-Length: 0"))
     assert dict(served.endpoint.asked[0].headers) == {
         "Accept": "*/*",
         "X-Amzn-SageMaker-Target-Model": "a.tar.gz",
     }
 
 
-def test_only_the_apis_headers_come_back(served: Served, http: httpx.Client) -> None:
+def test_only_the_apis_headers_come_back(served: Served) -> None:
     """Sessions and custom attributes do; what else a container answers does not."""
     answered = {
         "content-type": "text/csv",
@@ -143,51 +145,49 @@ def test_only_the_apis_headers_come_back(served: Served, http: httpx.Client) -> 
         "set-cookie": "a=b",
     }
     served.endpoint.answer = ContainerAnswer(202, b"1", answered)
-    response = http.post(served.url + PATH, content=b"", headers=TARGET)
+    response = _post(served)
     assert response.status_code == 200
     kept = {name: value for name, value in response.headers.items() if name in answered}
     assert kept == {name: answered[name] for name in list(answered)[:4]}
 
 
-def test_a_containers_odd_headers_do_not_break_the_answer(
-    served: Served, http: httpx.Client
-) -> None:
+def test_a_containers_odd_headers_do_not_break_the_answer(served: Served) -> None:
     """Characters that no header may hold are replaced, and the body still comes."""
     served.endpoint.answer = ContainerAnswer(
         200, b"1", {"content-type": "text/ж", "x-amzn-sagemaker-custom-attributes": "a\x01b\x7f"}
     )
-    response = http.post(served.url + PATH, content=b"", headers=TARGET)
+    response = _post(served)
     assert (response.status_code, response.content) == (200, b"1")
     assert response.headers["content-type"] == "text/?"
     assert response.headers["x-amzn-sagemaker-custom-attributes"] == "a?b?"
 
 
-def test_a_single_model_endpoint_needs_no_target(single: Served, http: httpx.Client) -> None:
+def test_a_single_model_endpoint_needs_no_target(single: Served) -> None:
     """Its invocations have no target model."""
-    assert http.post(single.url + PATH, content=b"1").status_code == 200
+    assert _post(single, b"1", {}).status_code == 200
     assert single.endpoint.asked[0].target_model is None
 
 
 # -- what is refused
 
 
-def test_another_endpoints_name_is_not_found(shared: Served, http: httpx.Client) -> None:
+def test_another_endpoints_name_is_not_found(shared: Served) -> None:
     """SageMaker's words for it, with both names."""
-    response = http.post(f"{shared.url}/endpoints/other/invocations", headers=TARGET)
+    response = _post(shared, path="/endpoints/other/invocations")
     message = _refused(response)
     assert message.startswith("Endpoint other of account 123456789012 not found")
     assert "ranker" in message
 
 
-def test_a_multi_model_endpoint_needs_a_target(shared: Served, http: httpx.Client) -> None:
+def test_a_multi_model_endpoint_needs_a_target(shared: Served) -> None:
     """The missing header is named."""
-    message = _refused(http.post(shared.url + PATH))
+    message = _refused(_post(shared, headers={}))
     assert re.match(r"Request [0-9a-f-]{36} is missing a target model header", message)
 
 
-def test_a_single_model_endpoint_refuses_a_target(single: Served, http: httpx.Client) -> None:
+def test_a_single_model_endpoint_refuses_a_target(single: Served) -> None:
     """With the error code that SDKs look at."""
-    response = http.post(single.url + PATH, headers=TARGET)
+    response = _post(single)
     assert "is not a multi-model endpoint" in _refused(response)
     assert response.json()["ErrorCode"] == "TARGET_MODEL_HEADER_NOT_SUPPORTED"
 
@@ -209,17 +209,17 @@ def test_a_single_model_endpoint_refuses_a_target(single: Served, http: httpx.Cl
 )
 def test_a_bad_target_model_is_a_validation_error(shared: Served, target: bytes) -> None:
     """What would leave the prefix, and what the API does not take, is refused as it comes."""
-    request = _post(b"X-Amzn-SageMaker-Target-Model: " + target, b"Content-Length: 0")
+    request = _written(b"X-Amzn-SageMaker-Target-Model: " + target, b"Content-Length: 0")
     answer = _raw(shared, request)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"x-amzn-errortype: ValidationError" in answer
     assert b"TargetModel" in answer
 
 
-def test_a_target_model_of_1024_characters_is_taken(served: Served, http: httpx.Client) -> None:
+def test_a_target_model_of_1024_characters_is_taken(served: Served) -> None:
     """The limit itself is good."""
     target = {"X-Amzn-SageMaker-Target-Model": "a" * 1024}
-    assert http.post(served.url + PATH, headers=target).status_code == 200
+    assert _post(served, headers=target).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -242,11 +242,11 @@ def test_a_target_model_of_1024_characters_is_taken(served: Served, http: httpx.
     ],
 )
 def test_a_member_that_the_api_does_not_take_is_named(
-    shared: Served, http: httpx.Client, header: str, value: str, member: str
+    shared: Served, header: str, value: str, member: str
 ) -> None:
     """Over-long, malformed or of another kind of endpoint: refused, and the member named."""
     headers = {name.encode(): text.encode() for name, text in {**TARGET, header: value}.items()}
-    response = http.post(shared.url + PATH, headers=headers)
+    response = _post(shared, headers=headers)
     message = _refused(response)
     assert member in message
     assert len(message) < 400
@@ -255,17 +255,15 @@ def test_a_member_that_the_api_does_not_take_is_named(
 def test_a_repeated_header_is_refused(shared: Served) -> None:
     """Of two target models none is right."""
     twice = [b"X-Amzn-SageMaker-Target-Model: a", b"X-Amzn-SageMaker-Target-Model: b"]
-    assert b"TargetModel is given twice" in _raw(shared, _post(*twice, b"Content-Length: 0"))
+    assert b"TargetModel is given twice" in _raw(shared, _written(*twice, b"Content-Length: 0"))
 
 
-def test_a_stream_begins_no_session_and_has_its_own_accept(
-    served: Served, http: httpx.Client
-) -> None:
+def test_a_stream_begins_no_session_and_has_its_own_accept(served: Served) -> None:
     """X-Amzn-SageMaker-Accept is what counts, and NEW_SESSION is refused."""
-    stream = served.url + STREAM_PATH
     new = {"X-Amzn-SageMaker-Session-Id": "NEW_SESSION"}
-    assert "SessionId" in _refused(http.post(stream, headers={**TARGET, **new}))
-    http.post(stream, headers={**TARGET, "Accept": "text/html", "X-Amzn-SageMaker-Accept": "a/b"})
+    assert "SessionId" in _refused(_post(served, headers={**TARGET, **new}, path=STREAM_PATH))
+    accepts = {"Accept": "text/html", "X-Amzn-SageMaker-Accept": "a/b"}
+    _post(served, headers={**TARGET, **accepts}, path=STREAM_PATH)
     assert served.endpoint.asked[0].headers["Accept"] == "a/b"
 
 
@@ -284,25 +282,23 @@ def test_a_stream_begins_no_session_and_has_its_own_accept(
         ("POST", "/endpoints/a%2Fb/invocations"),
     ],
 )
-def test_what_is_no_operation_is_unknown(
-    shared: Served, http: httpx.Client, method: str, path: str
-) -> None:
+def test_what_is_no_operation_is_unknown(shared: Served, method: str, path: str) -> None:
     """404 UnknownOperationException for every other method and path below /endpoints."""
-    response = http.request(method, shared.url + path)
+    response = httpx.request(method, shared.url + path, trust_env=False)
     assert response.status_code == 404
     _refused(response, "UnknownOperationException")
 
 
-def test_head_is_answered_without_a_body(shared: Served, http: httpx.Client) -> None:
+def test_head_is_answered_without_a_body(shared: Served) -> None:
     """As HTTP wants it, on the operations' paths too."""
-    response = http.head(shared.url + PATH)
+    response = httpx.head(shared.url + PATH, trust_env=False)
     assert (response.status_code, response.content) == (404, b"")
     assert response.headers["x-amzn-errortype"] == "UnknownOperationException"
 
 
-def test_a_refused_request_is_told(served: Served, http: httpx.Client) -> None:
+def test_a_refused_request_is_told(served: Served) -> None:
     """One event, without an instance, with what the caller got; the endpoint was not asked."""
-    response = http.post(served.url + PATH, headers={"X-Amzn-SageMaker-Target-Model": "../x"})
+    response = _post(served, headers={"X-Amzn-SageMaker-Target-Model": "../x"})
     (event,) = served.refusals()
     told = dict(event.fields)
     assert event.instance is None
@@ -318,17 +314,17 @@ def test_a_refused_request_is_told(served: Served, http: httpx.Client) -> None:
     assert served.endpoint.asked == []
 
 
-def test_an_error_of_the_endpoint_is_left_to_it_to_tell(served: Served, http: httpx.Client) -> None:
+def test_an_error_of_the_endpoint_is_left_to_it_to_tell(served: Served) -> None:
     """What the endpoint raised, it told; nothing is told twice."""
     served.endpoint.answer = ContainerFailed("invoke", 500, "bad")
-    _refused(http.post(served.url + PATH, headers=TARGET), "ModelError")
+    _refused(_post(served), "ModelError")
     assert served.refusals() == []
 
 
-def test_a_failure_of_our_own_is_answered_and_logged(served: Served, http: httpx.Client) -> None:
+def test_a_failure_of_our_own_is_answered_and_logged(served: Served) -> None:
     """Any exception is an InternalFailure on the wire, and the log has where it came from."""
     served.endpoint.answer = LookupError("lost")
-    response = http.post(served.url + PATH, headers=TARGET)
+    response = _post(served)
     assert response.status_code == 500
     assert "LookupError: lost" in _refused(response, "InternalFailure")
     (record,) = served.logged
@@ -339,25 +335,23 @@ def test_a_failure_of_our_own_is_answered_and_logged(served: Served, http: httpx
 # -- the body
 
 
-def test_a_body_of_25_mb_is_taken_and_one_byte_more_is_not(
-    served: Served, http: httpx.Client
-) -> None:
+def test_a_body_of_25_mb_is_taken_and_one_byte_more_is_not(served: Served) -> None:
     """The limit is 25 MiB, the last byte of it included."""
     limit = 25 * 1024 * 1024
-    assert http.post(served.url + PATH, content=bytes(limit), headers=TARGET).status_code == 200
+    assert _post(served, bytes(limit)).status_code == 200
     assert len(served.endpoint.asked[0].body) == limit
-    refused = http.post(served.url + PATH, content=bytes(limit + 1), headers=TARGET)
+    refused = _post(served, bytes(limit + 1))
     assert refused.status_code == 400
     assert f"has oversize body: at most {limit} bytes" in _refused(refused)
     assert len(served.endpoint.asked) == 1
 
 
-def test_chunked_bodies_are_counted_as_they_come(http: httpx.Client) -> None:
+def test_chunked_bodies_are_counted_as_they_come() -> None:
     """Without a Content-Length the same limit holds, to the byte."""
     with serving(FakeEndpoint(), SMALL) as small:
-        good = http.post(small.url + PATH, content=iter([b"a" * 999, b"b"]), headers=TARGET)
+        good = _post(small, iter([b"a" * 999, b"b"]))
         assert good.status_code == 200
-        bad = http.post(small.url + PATH, content=iter([b"a" * 999, b"bc"]), headers=TARGET)
+        bad = _post(small, iter([b"a" * 999, b"bc"]))
         assert "oversize" in _refused(bad)
         assert [len(asked.body) for asked in small.endpoint.asked] == [1000]
 
@@ -366,21 +360,21 @@ def test_an_endless_body_is_refused_while_it_comes() -> None:
     """The answer does not wait for a body's end, and what still comes is not kept."""
     with serving(FakeEndpoint(), SMALL) as small, small.connect() as connection:
         connection.sendall(
-            _post(b"X-Amzn-SageMaker-Target-Model: a", b"Transfer-Encoding: chunked")
+            _written(b"X-Amzn-SageMaker-Target-Model: a", b"Transfer-Encoding: chunked")
         )
         connection.sendall(b"800\r\n" + b"a" * 0x800 + b"\r\n")
         assert b"oversize" in _read_response(connection)
         for _ in range(100):  # nothing ends it but the caller
             connection.sendall(b"10000\r\n" + b"a" * 0x10000 + b"\r\n")
         connection.sendall(b"0\r\n\r\n")
-        connection.sendall(_post(b"X-Amzn-SageMaker-Target-Model: a", b"Content-Length: 0"))
+        connection.sendall(_written(b"X-Amzn-SageMaker-Target-Model: a", b"Content-Length: 0"))
         assert b"200 OK" in _read_response(connection)
 
 
 def test_an_announced_size_is_refused_before_it_is_sent() -> None:
     """Content-Length is enough: no byte of the body is needed, nor is it asked for by a 100."""
     with serving(FakeEndpoint(), SMALL) as small:
-        head = _post(
+        head = _written(
             b"X-Amzn-SageMaker-Target-Model: a", b"Content-Length: 1001", b"Expect: 100-continue"
         )
         answer = _raw(small, head)
@@ -388,16 +382,16 @@ def test_an_announced_size_is_refused_before_it_is_sent() -> None:
         assert b"oversize" in answer
 
 
-def test_an_empty_body_is_the_containers_matter(served: Served, http: httpx.Client) -> None:
+def test_an_empty_body_is_the_containers_matter(served: Served) -> None:
     """The API passes it on; whether it means something is for the model to say."""
-    assert http.post(served.url + PATH, headers=TARGET).status_code == 200
+    assert _post(served).status_code == 200
     assert served.endpoint.asked[0].body == b""
 
 
 def test_a_body_that_does_not_arrive_is_a_validation_error() -> None:
     """A caller who stops sending gets an answer when an invocation's time is over."""
     with serving(FakeEndpoint(), Rules(invoke_timeout_s=0.2)) as hasty:
-        request = _post(b"X-Amzn-SageMaker-Target-Model: a", b"Content-Length: 9", body=b"abc")
+        request = _written(b"X-Amzn-SageMaker-Target-Model: a", b"Content-Length: 9", body=b"abc")
         answer = _raw(hasty, request)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"did not arrive within 0.2 s" in answer
@@ -406,12 +400,14 @@ def test_a_body_that_does_not_arrive_is_a_validation_error() -> None:
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        _post(b"X-Amzn-SageMaker-Target-Model: a", b"Transfer-Encoding: chunked", body=b"zz\r\n"),
-        _post(b"X-Amzn-SageMaker-Target-Model: a\x01b", b"Content-Length: 0"),
-        _post(b"X-Amzn-SageMaker-Target-Model: a\x00b", b"Content-Length: 0"),
-        _post(b"Content-Length: minus"),
-        _post(b"Content-Length: 1", b"Content-Length: 2"),
-        _post(b"Content-Length: 99999999999999999999999999"),
+        _written(
+            b"X-Amzn-SageMaker-Target-Model: a", b"Transfer-Encoding: chunked", body=b"zz\r\n"
+        ),
+        _written(b"X-Amzn-SageMaker-Target-Model: a\x01b", b"Content-Length: 0"),
+        _written(b"X-Amzn-SageMaker-Target-Model: a\x00b", b"Content-Length: 0"),
+        _written(b"Content-Length: minus"),
+        _written(b"Content-Length: 1", b"Content-Length: 2"),
+        _written(b"Content-Length: 99999999999999999999999999"),
         b"no HTTP at all\r\n\r\n",
         b"POST /endpoints/\xff/invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
     ],
@@ -424,13 +420,13 @@ def test_what_is_no_http_is_a_400_and_nothing_is_invoked(
     assert _raw(served, request_bytes).startswith(b"HTTP/1.1 400 ")
     assert served.endpoint.asked == []
     assert [record.exc_info for record in served.logged if record.exc_info] == []
-    target = _post(b"X-Amzn-SageMaker-Target-Model: a", b"Content-Length: 0")
+    target = _written(b"X-Amzn-SageMaker-Target-Model: a", b"Content-Length: 0")
     assert b"200 OK" in _raw(served, target)
 
 
 def test_without_a_length_there_is_no_body(served: Served) -> None:
     """HTTP: neither Content-Length nor chunks is an empty body, and no waiting for more."""
-    assert b"200 OK" in _raw(served, _post(b"X-Amzn-SageMaker-Target-Model: a"))
+    assert b"200 OK" in _raw(served, _written(b"X-Amzn-SageMaker-Target-Model: a"))
     assert served.endpoint.asked[0].body == b""
 
 
@@ -441,9 +437,9 @@ def test_a_caller_who_leaves_while_sending_invokes_nothing(served: Served) -> No
     """Half a body is no invocation, and no error of ours either."""
     with served.connect() as connection:
         connection.sendall(
-            _post(b"X-Amzn-SageMaker-Target-Model: a", b"Content-Length: 100", body=b"half")
+            _written(b"X-Amzn-SageMaker-Target-Model: a", b"Content-Length: 100", body=b"half")
         )
-    assert b"200 OK" in _raw(served, _post(b"X-Amzn-SageMaker-Target-Model: a"))
+    assert b"200 OK" in _raw(served, _written(b"X-Amzn-SageMaker-Target-Model: a"))
     assert [asked.body for asked in served.endpoint.asked] == [b""]
     assert served.logged == []
 
@@ -452,7 +448,7 @@ def test_a_caller_who_leaves_while_waiting_does_not_stop_the_invocation(served: 
     """As on SageMaker, the container's work goes on to its end."""
     served.endpoint.held = True
     with served.connect() as connection:
-        connection.sendall(_post(b"X-Amzn-SageMaker-Target-Model: a"))
+        connection.sendall(_written(b"X-Amzn-SageMaker-Target-Model: a"))
         assert served.endpoint.began.wait(WAIT_S)
     served.endpoint.let_go.set()
     assert served.endpoint.finished.wait(WAIT_S)
@@ -462,7 +458,7 @@ def test_a_caller_who_leaves_a_stream_closes_it(served: Served) -> None:
     """The container is not left generating for nobody."""
     served.endpoint.held = True
     with served.connect() as connection:
-        connection.sendall(_post(b"X-Amzn-SageMaker-Target-Model: a", path=STREAM_PATH))
+        connection.sendall(_written(b"X-Amzn-SageMaker-Target-Model: a", path=STREAM_PATH))
         assert served.endpoint.began.wait(WAIT_S)
         assert not served.endpoint.closed.is_set()
     assert served.endpoint.closed.wait(WAIT_S)
@@ -494,7 +490,7 @@ def test_a_streams_parts_arrive_before_its_end(served: Served) -> None:
     """Each part is sent when it comes, not when all are there."""
     served.endpoint.held = True
     with served.connect() as connection:
-        connection.sendall(_post(b"X-Amzn-SageMaker-Target-Model: a", path=STREAM_PATH))
+        connection.sendall(_written(b"X-Amzn-SageMaker-Target-Model: a", path=STREAM_PATH))
         received = b""
         while b"two" not in received:
             received += connection.recv(65536)
@@ -557,7 +553,7 @@ def test_any_request_is_answered_by_the_fake_or_by_a_well_formed_error(
     lines = [f"{name}: ".encode() + value for name, value in headers]
     lines += [b"X-Amzn-SageMaker-Target-Model: a"] * targeted
     lines += [b"Content-Length: %d" % len(body), b"Connection: close"]
-    request = _post(*lines, path=path, body=body).replace(b"POST", method.encode(), 1)
+    request = _written(*lines, path=path, body=body).replace(b"POST", method.encode(), 1)
     before = len(shared.logged)
     with shared.connect() as connection:
         connection.sendall(request)

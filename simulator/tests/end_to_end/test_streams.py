@@ -17,9 +17,9 @@ from merlin_simulator.rules import Rules
 from simulator.tests.end_to_end.runtime_server import WAIT_S, FakeEndpoint, serving
 from simulator.tests.support.simulator import (
     ENDPOINT,
-    FAKE_CONTAINER,
     Simulator,
     fake_model,
+    make_room_for,
     simulator,
 )
 from tests.support.container import until
@@ -96,8 +96,9 @@ def test_a_reader_that_leaves_frees_the_model(tmp_path: Path) -> None:
     fake_model(tmp_path / "models", "s.tar.gz", parts=PARTS, part_seconds=NEVER_S)
     fake_model(tmp_path / "models", "b.tar.gz")
     options = ("--cold-wait", "0.5")
-    container = f"{FAKE_CONTAINER} --capacity 1"
-    with simulator(tmp_path / "models", tmp_path / "log", *options, container=container) as played:
+    with simulator(
+        tmp_path / "models", tmp_path / "log", *options, container=make_room_for(1)
+    ) as played:
         with _raw(played, "s.tar.gz") as answer:
             parts = answer.iter_raw()
             assert b"one" in next(parts)
@@ -115,8 +116,7 @@ def test_a_load_that_lacks_memory_makes_room_for_a_stream(tmp_path: Path) -> Non
     """507 on the load unloads another model, as for a whole answer."""
     fake_model(tmp_path / "models", "a.tar.gz")
     fake_model(tmp_path / "models", "s.tar.gz", parts=PARTS)
-    container = f"{FAKE_CONTAINER} --capacity 1"
-    with simulator(tmp_path / "models", tmp_path / "log", container=container) as played:
+    with simulator(tmp_path / "models", tmp_path / "log", container=make_room_for(1)) as played:
         assert played.invoke("a.tar.gz").status_code == 200
         assert _text(_events(played, "s.tar.gz")) == "onetwothree"
         assert [event["reason"] for event in played.kinds("unloaded")] == ["507"]
@@ -142,8 +142,7 @@ def test_an_answer_without_memory_or_model_before_a_stream(tmp_path: Path) -> No
 def test_a_stream_that_cannot_begin_is_refused_as_a_whole_answer(tmp_path: Path) -> None:
     """Before the first part an error is a plain HTTP answer, and one event."""
     fake_model(tmp_path / "models", "s.tar.gz", parts=PARTS)
-    container = f"{FAKE_CONTAINER} --capacity 0"
-    with simulator(tmp_path / "models", tmp_path / "log", container=container) as played:
+    with simulator(tmp_path / "models", tmp_path / "log", container=make_room_for(0)) as played:
         with _raw(played, "s.tar.gz") as answer:
             answer.read()
         assert (answer.status_code, answer.json()["OriginalStatusCode"]) == (424, 507)

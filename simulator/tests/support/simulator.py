@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -25,6 +26,9 @@ from tests.support.container import CALL_TIMEOUT_S, ROOT, STOP_TIMEOUT_S, until
 
 FAKE_CONTAINER = f"{sys.executable} {ROOT / 'tests/fakes/mme_container.py'} --port {{port}}"
 ENDPOINT = "test"
+#: What is at once on an idle machine is far below this on a busy one, and far below the time-outs
+#: of a minute and more that a stall would take.
+AT_ONCE_S = 50.0
 
 
 @dataclass
@@ -54,6 +58,11 @@ class Simulator:
             content=body,
             headers={"Content-Type": "application/json", **named, **headers},
         )
+
+    def invoke_all(self, *targets: str) -> list[httpx.Response]:
+        """The answers of these, asked at the same time."""
+        with ThreadPoolExecutor(len(targets)) as pool:
+            return list(pool.map(self.invoke, targets, timeout=AT_ONCE_S))
 
     def boto3_client(self, **config: Any) -> Any:
         """An unmodified client of the runtime API."""
@@ -158,6 +167,17 @@ def _url(process: subprocess.Popen[bytes], log_path: Path) -> str | None:
     assert process.poll() is None, f"{shlex.join(map(str, process.args))}\n{said}"  # type: ignore[arg-type]
     found = re.search(r" at (http://\S+) ", said)
     return found[1] if found else None
+
+
+def make_room_for(count: int) -> str:
+    """The command of a fake container in which so many models fit."""
+    return f"{FAKE_CONTAINER} --capacity {count}"
+
+
+def read_answers(responses: list[httpx.Response]) -> list[Any]:
+    """What fake models have answered, all of them well."""
+    assert {response.status_code for response in responses} == {200}, [r.text for r in responses]
+    return [response.json()["answer"] for response in responses]
 
 
 def fake_model(folder: Path, name: str, **model: Any) -> Path:

@@ -58,7 +58,7 @@ class HeldModel:
     disk: int
 
 
-def choose_unload(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str | None:
+def _choose_unload(held: Iterable[HeldModel], keep: Collection[str]) -> str | None:
     """The least recently used of the loaded models that nobody wants."""
     return _least_recent(
         model
@@ -67,7 +67,7 @@ def choose_unload(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str 
     )
 
 
-def choose_unloads(held: Sequence[HeldModel], needed: int) -> tuple[str, ...]:
+def _choose_unloads(held: Sequence[HeldModel], needed: int) -> tuple[str, ...]:
     """So many of the loaded models that nobody wants that they give back needed bytes, or all.
 
     The least recently used first; at least one if there is one.
@@ -76,13 +76,13 @@ def choose_unloads(held: Sequence[HeldModel], needed: int) -> tuple[str, ...]:
     chosen: list[str] = []
     for model in sorted(idle, key=_age):
         chosen.append(model.target_model)
-        needed -= expect_memory(model.memory, held)
+        needed -= _expect_memory(model.memory, held)
         if needed <= 0:
             break
     return tuple(chosen)
 
 
-def choose_delete(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str | None:
+def _choose_delete(held: Iterable[HeldModel], keep: Collection[str]) -> str | None:
     """The least recently used of the archives on disk that are not loaded and nobody wants."""
     return _least_recent(
         model
@@ -91,13 +91,13 @@ def choose_delete(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str 
     )
 
 
-def may_become_free(held: Iterable[HeldModel], keep: Collection[str] = ()) -> bool:
+def _may_become_free(held: Iterable[HeldModel], keep: Collection[str]) -> bool:
     """Whether waiting can help: another model is asked, loading or leaving now."""
     moving = (ModelState.LOADED, ModelState.LOADING, ModelState.UNLOADING)
     return any(model.state in moving and model.target_model not in keep for model in held)
 
 
-def expect_memory(known: int | None, held: Iterable[HeldModel]) -> int:
+def _expect_memory(known: int | None, held: Iterable[HeldModel]) -> int:
     """What a model will need: what it needed before, else the others' median, else nothing."""
     if known is not None:
         return known
@@ -173,14 +173,14 @@ def decide_eviction(
     if turn.has_left:
         return Step.DONE
     # 2.
-    idle = choose_unload(turn.held, turn.spared)
+    idle = _choose_unload(turn.held, turn.spared)
     if idle is not None:
         return Unload(idle)
     # 3.
     if turn.over:
         return Step.GIVE_UP
     # 4.
-    if may_become_free(turn.held, turn.spared):
+    if _may_become_free(turn.held, turn.spared):
         return Step.WAIT
     # 5.
     return Step.GIVE_UP
@@ -226,17 +226,17 @@ def decide_memory(
     if turn.used is None:
         return Step.DONE
     # 2.
-    coming = sum(expect_memory(needed, turn.held) for needed in (turn.needed, *turn.loading))
+    coming = sum(_expect_memory(needed, turn.held) for needed in (turn.needed, *turn.loading))
     lack = turn.used + coming - int(turn.limit * turn.threshold)
     if lack <= 0:
         return Step.DONE
     # 3.
     moving = [model for model in turn.held if model.state is ModelState.UNLOADING]
-    lack -= sum(expect_memory(model.memory, turn.held) for model in moving)
+    lack -= sum(_expect_memory(model.memory, turn.held) for model in moving)
     if moving and lack <= 0:
         return Step.WAIT
     # 4.
-    if chosen := choose_unloads(turn.held, lack):
+    if chosen := _choose_unloads(turn.held, lack):
         return UnloadAll(chosen)
     # 5. and 6.
     return Step.WAIT if moving else Step.EVICT
@@ -268,7 +268,7 @@ def decide_disk(turn: DiskTurn) -> Delete | Literal[Step.DONE, Step.EVICT, Step.
     if turn.needed > turn.budget:
         return Step.GIVE_UP
     # 3.
-    idle = choose_delete(turn.held, (turn.target_model,))
+    idle = _choose_delete(turn.held, (turn.target_model,))
     if idle is not None:
         return Delete(idle)
     # 4.

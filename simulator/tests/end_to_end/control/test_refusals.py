@@ -17,183 +17,131 @@ ARN = "arn:aws:sagemaker:us-east-1:123456789012"
 
 
 def _model(**changes: Any) -> dict[str, Any]:
-    wanted = {"ModelName": "m", "ExecutionRoleArn": ROLE, "PrimaryContainer": MULTI, **changes}
-    return {name: value for name, value in wanted.items() if value is not None}
+    """Of a good model's members and its container's, with these changed, or left out for None."""
+    ours, container = {"ModelName": "m", "ExecutionRoleArn": ROLE, **changes}, dict(MULTI)
+    for name in MULTI.keys() & changes.keys():
+        container[name] = ours.pop(name)
+    ours = {"PrimaryContainer": _without_none(container), **ours}
+    return _without_none(ours)
+
+
+def _without_none(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _config(*variants: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"EndpointConfigName": "c", "ProductionVariants": list(variants), **changes}
 
 
-#: A call, its members, the error's code and words of its message.
-CALLS: list[tuple[str, dict[str, Any], str, str]] = [
-    (
-        "create_model",
-        _model(ModelName="my_model"),
-        "ValidationException",
-        "1 validation error detected: Value 'my_model' at 'modelName' failed to satisfy "
-        "constraint: Member must satisfy regular expression pattern: ",
-    ),
-    (
-        "create_model",
-        _model(ExecutionRoleArn="sagemaker-role-of-mine"),
-        "ValidationException",
-        "Value 'sagemaker-role-of-mine' at 'executionRoleArn' failed to satisfy constraint",
-    ),
-    ("create_model", _model(ExecutionRoleArn=None), "ValidationException", "ExecutionRoleArn"),
-    (
-        "create_model",
-        _model(PrimaryContainer={**MULTI, "Mode": "Many"}),
-        "ValidationException",
-        "Value 'Many' at 'primaryContainer.mode' failed to satisfy constraint: Member must "
-        "satisfy enum value set: [SingleModel, MultiModel]",
-    ),
-    (
-        "create_model",
-        _model(PrimaryContainer={**MULTI, "ModelDataUrl": "s3://not-there/shop/"}),
-        "ValidationException",
-        "Could not find model data at s3://not-there/shop/.",
-    ),
-    (
-        "create_model",
-        _model(PrimaryContainer={"Image": IMAGE, "ModelDataUrl": "s3://models/none.tar.gz"}),
-        "ValidationException",
-        "Could not find model data at s3://models/none.tar.gz.",
-    ),
-    (
-        "create_model",
-        _model(PrimaryContainer={**MULTI, "ModelDataUrl": "/opt/models"}),
-        "ValidationException",
-        "at 'primaryContainer.modelDataUrl' failed to satisfy constraint",
-    ),
-    (
-        "create_model",
-        _model(PrimaryContainer={"Mode": "MultiModel", "ModelDataUrl": URL}),
-        "ValidationException",
-        "The container has no Image",
-    ),
-    (
-        "create_model",
-        _model(Containers=[MULTI]),
-        "ValidationException",
-        "Exactly one of PrimaryContainer and Containers",
-    ),
-    (
-        "create_model",
-        _model(PrimaryContainer=None, Containers=[MULTI, MULTI]),
-        "ValidationException",
-        "Containers has 2 members",
-    ),
-    (
-        "create_model",
-        _model(Tags=[{"Key": "a", "Value": "1"}, {"Key": "a", "Value": "2"}]),
-        "ValidationException",
-        "Duplicate tag keys found: a.",
-    ),
-    (
-        "create_model",
-        _model(ModelName="there"),
-        "ValidationException",
-        f'Cannot create already existing model "{ARN}:model/there".',
-    ),
-    (
-        "create_endpoint_config",
-        _config(make_variant("nobody")),
-        "ValidationException",
-        f'Could not find model "{ARN}:model/nobody".',
-    ),
-    (
-        "create_endpoint_config",
-        _config(make_variant("there", InstanceType="ml.huge")),
-        "ValidationException",
-        "Value 'ml.huge' at 'productionVariants.1.member.instanceType' failed to satisfy "
-        "constraint: Member must satisfy enum value set: [ml.",
-    ),
-    (
-        "create_endpoint_config",
-        _config(make_variant("there"), make_variant("there")),
-        "ValidationException",
-        "Duplicate production variant names: AllTraffic.",
-    ),
-    (
-        "create_endpoint_config",
-        _config(make_variant("there"), EndpointConfigName="there"),
-        "ValidationException",
-        f'Cannot create already existing endpoint configuration "{ARN}:endpoint-config/there".',
-    ),
-    (
-        "create_endpoint_config",
-        _config(
-            {
-                "VariantName": "a",
-                "ModelName": "there",
-                "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 1},
-            }
+#: A call, and of each that SageMaker refuses its members and words of the ValidationException.
+REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "create_model": [
+        (
+            _model(ModelName="my_model"),
+            "1 validation error detected: Value 'my_model' at 'modelName' failed to satisfy "
+            "constraint: Member must satisfy regular expression pattern: ",
         ),
-        "ValidationException",
-        "does not play serverless inference",
-    ),
-    (
-        "create_endpoint",
-        {"EndpointName": "e", "EndpointConfigName": "none"},
-        "ValidationException",
-        f'Could not find endpoint configuration "{ARN}:endpoint-config/none".',
-    ),
-    (
-        "create_endpoint",
-        {"EndpointName": "there", "EndpointConfigName": "there"},
-        "ValidationException",
-        f'Cannot create already existing endpoint "{ARN}:endpoint/there".',
-    ),
-    (
-        "create_endpoint",
-        {"EndpointName": "There", "EndpointConfigName": "there"},
-        "ValidationException",
-        f'Cannot create already existing endpoint "{ARN}:endpoint/there".',
-    ),
-    (
-        "create_endpoint",
-        {"EndpointName": "e", "EndpointConfigName": "many"},
-        "ResourceLimitExceeded",
-        "The account-level service limit 'ml.p4d.24xlarge for endpoint usage' is 1 Instances, "
-        "with current utilization of 0 Instances and a request delta of 2 Instances.",
-    ),
-    (
-        "describe_endpoint",
-        {"EndpointName": "none"},
-        "ValidationException",
-        f'Could not find endpoint "{ARN}:endpoint/none".',
-    ),
-    ("delete_endpoint", {"EndpointName": "none"}, "ValidationException", "Could not find endpoint"),
-    ("delete_model", {"ModelName": "none"}, "ValidationException", "Could not find model"),
-    (
-        "update_endpoint",
-        {"EndpointName": "none", "EndpointConfigName": "there"},
-        "ValidationException",
-        "Could not find endpoint",
-    ),
-    (
-        "update_endpoint_weights_and_capacities",
-        {
-            "EndpointName": "there",
-            "DesiredWeightsAndCapacities": [{"VariantName": "other", "DesiredInstanceCount": 1}],
-        },
-        "ValidationException",
-        'Could not find variant "other"',
-    ),
-    (
-        "list_endpoints",
-        {"NextToken": "mine"},
-        "ValidationException",
-        "Invalid pagination token",
-    ),
-    (
-        "add_tags",
-        {"ResourceArn": f"{ARN}:endpoint/none", "Tags": [{"Key": "a", "Value": "b"}]},
-        "ValidationException",
-        "Could not find resource",
-    ),
-]
+        (
+            _model(ExecutionRoleArn="sagemaker-role-of-mine"),
+            "Value 'sagemaker-role-of-mine' at 'executionRoleArn' failed to satisfy constraint",
+        ),
+        (_model(ExecutionRoleArn=None), "ExecutionRoleArn"),
+        (
+            _model(Mode="Many"),
+            "Value 'Many' at 'primaryContainer.mode' failed to satisfy constraint: Member must "
+            "satisfy enum value set: [SingleModel, MultiModel]",
+        ),
+        (
+            _model(ModelDataUrl="s3://not-there/shop/"),
+            "Could not find model data at s3://not-there/shop/.",
+        ),
+        (
+            _model(Mode=None, ModelDataUrl="s3://models/none.tar.gz"),
+            "Could not find model data at s3://models/none.tar.gz.",
+        ),
+        (
+            _model(ModelDataUrl="/opt/models"),
+            "at 'primaryContainer.modelDataUrl' failed to satisfy constraint",
+        ),
+        (
+            _model(Image=None),
+            "The container has no Image",
+        ),
+        (_model(Containers=[MULTI]), "Exactly one of PrimaryContainer and Containers"),
+        (_model(PrimaryContainer=None, Containers=[MULTI, MULTI]), "Containers has 2 members"),
+        (
+            _model(Tags=[{"Key": "a", "Value": "1"}, {"Key": "a", "Value": "2"}]),
+            "Duplicate tag keys found: a.",
+        ),
+        (_model(ModelName="there"), f'Cannot create already existing model "{ARN}:model/there".'),
+    ],
+    "create_endpoint_config": [
+        (_config(make_variant("nobody")), f'Could not find model "{ARN}:model/nobody".'),
+        (
+            _config(make_variant("there", InstanceType="ml.huge")),
+            "Value 'ml.huge' at 'productionVariants.1.member.instanceType' failed to satisfy "
+            "constraint: Member must satisfy enum value set: [ml.",
+        ),
+        (
+            _config(make_variant("there"), make_variant("there")),
+            "Duplicate production variant names: AllTraffic.",
+        ),
+        (
+            _config(make_variant("there"), EndpointConfigName="there"),
+            f'Cannot create already existing endpoint configuration "{ARN}:endpoint-config/there".',
+        ),
+        (
+            _config(
+                {
+                    "VariantName": "a",
+                    "ModelName": "there",
+                    "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 1},
+                }
+            ),
+            "does not play serverless inference",
+        ),
+    ],
+    "create_endpoint": [
+        (
+            {"EndpointName": "e", "EndpointConfigName": "none"},
+            f'Could not find endpoint configuration "{ARN}:endpoint-config/none".',
+        ),
+        (
+            {"EndpointName": "there", "EndpointConfigName": "there"},
+            f'Cannot create already existing endpoint "{ARN}:endpoint/there".',
+        ),
+        (
+            {"EndpointName": "There", "EndpointConfigName": "there"},
+            f'Cannot create already existing endpoint "{ARN}:endpoint/there".',
+        ),
+    ],
+    "describe_endpoint": [
+        ({"EndpointName": "none"}, f'Could not find endpoint "{ARN}:endpoint/none".')
+    ],
+    "delete_endpoint": [({"EndpointName": "none"}, "Could not find endpoint")],
+    "delete_model": [({"ModelName": "none"}, "Could not find model")],
+    "update_endpoint": [
+        ({"EndpointName": "none", "EndpointConfigName": "there"}, "Could not find endpoint")
+    ],
+    "update_endpoint_weights_and_capacities": [
+        (
+            {
+                "EndpointName": "there",
+                "DesiredWeightsAndCapacities": [
+                    {"VariantName": "other", "DesiredInstanceCount": 1}
+                ],
+            },
+            'Could not find variant "other"',
+        ),
+    ],
+    "list_endpoints": [({"NextToken": "mine"}, "Invalid pagination token")],
+    "add_tags": [
+        (
+            {"ResourceArn": f"{ARN}:endpoint/none", "Tags": [{"Key": "a", "Value": "b"}]},
+            "Could not find resource",
+        ),
+    ],
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -206,15 +154,32 @@ def there(plane: ControlPlane) -> None:
     )
 
 
-@pytest.mark.parametrize(("operation", "members", "code", "words"), CALLS)
+@pytest.mark.parametrize(
+    ("operation", "members", "words"),
+    [(call, *row) for call, rows in REFUSED.items() for row in rows],
+)
 def test_a_call_that_is_refused(
-    plane: ControlPlane, operation: str, members: dict[str, Any], code: str, words: str
+    plane: ControlPlane, operation: str, members: dict[str, Any], words: str
 ) -> None:
+    error = _refused(plane, operation, members)
+    assert (error["Code"], words in error["Message"]) == ("ValidationException", True), error
+
+
+def test_more_instances_than_the_account_may_have(plane: ControlPlane) -> None:
+    error = _refused(plane, "create_endpoint", {"EndpointName": "e", "EndpointConfigName": "many"})
+    assert error["Code"] == "ResourceLimitExceeded"
+    assert (
+        "The account-level service limit 'ml.p4d.24xlarge for endpoint usage' is 1 Instances, with "
+        "current utilization of 0 Instances and a request delta of 2 Instances."
+    ) in error["Message"]
+
+
+def _refused(plane: ControlPlane, operation: str, members: dict[str, Any]) -> dict[str, str]:
     sagemaker = plane.client("sagemaker", parameter_validation=False)
     with pytest.raises(ClientError) as refused:
         getattr(sagemaker, operation)(**members)
-    error = refused.value.response["Error"]
-    assert (error["Code"], words in error["Message"]) == (code, True), error["Message"]
+    error: dict[str, str] = refused.value.response["Error"]
+    return error
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,13 @@ def test_nobody_is_unloaded_where_another_has_left() -> None:
 
 
 def test_the_least_recently_used_leaves_then_the_next() -> None:
-    """One that was asked to leave and did not is spared; the model itself always is."""
+    """One that was asked to leave and did not is spared; the model itself always is.
+
+    Of two that were used at the same time the first by name.
+    """
     assert decide_eviction(TURN) == Unload("old")
+    twins = (NEW, YOUNG, replace(OLD, last_used=YOUNG.last_used))
+    assert decide_eviction(replace(TURN, held=twins)) == Unload("old")
     assert decide_eviction(replace(TURN, spared={"new", "old"})) == Unload("y")
     assert decide_eviction(replace(TURN, over=True)) == Unload("old")
 
@@ -107,12 +112,18 @@ def test_memory_that_cannot_be_seen_is_the_containers_to_judge() -> None:
 
 
 def test_loads_that_are_under_way_count_as_if_they_were_done() -> None:
-    """Theirs is not among what is used yet; one that nobody knows counts as the others do."""
+    """Theirs is not among what is used yet; one that nobody knows counts as the others' median."""
     assert decide_memory(replace(MEMORY, loading=(10,))) is Step.DONE
     assert decide_memory(replace(MEMORY, loading=(10, 1))) is Step.EVICT
     held = (model("a", LOADED, memory=11),)
     assert decide_memory(replace(MEMORY, held=held, loading=(None,))) == UnloadAll(("a",))
     assert decide_memory(replace(MEMORY, held=(), loading=(None,))) is Step.DONE
+    others = tuple(
+        model(name, LOADED, memory=size) for name, size in (("a", 1), ("b", 5), ("c", 90))
+    )
+    turn = replace(MEMORY, held=others, loading=(None,), used=66)
+    assert decide_memory(turn) == UnloadAll(("a",))
+    assert decide_memory(replace(turn, used=65)) is Step.DONE
 
 
 def test_a_full_memory_evicts_for_a_model_that_nobody_knows() -> None:
@@ -121,11 +132,14 @@ def test_a_full_memory_evicts_for_a_model_that_nobody_knows() -> None:
 
 
 def test_as_many_leave_at_once_as_are_needed() -> None:
-    """What is leaving already counts as gone, but is waited for."""
+    """All if all are too few. What is leaving already counts as gone, but is waited for."""
     a, b, c = (model(name, LOADED, at, memory=20) for at, name in enumerate("abc"))
     full = replace(MEMORY, held=(a, b, c), used=90)
     assert decide_memory(full) == UnloadAll(("a",))
     assert decide_memory(replace(full, needed=21)) == UnloadAll(("a", "b"))
+    assert decide_memory(replace(full, needed=1000)) == UnloadAll(("a", "b", "c"))
+    unknown = replace(full, held=(a, replace(b, memory=None), c))
+    assert decide_memory(replace(unknown, needed=41)) == UnloadAll(("a", "b", "c"))
     leaving = replace(full, held=(replace(a, state=UNLOADING), b, c))
     assert decide_memory(leaving) is Step.WAIT
     assert decide_memory(replace(leaving, loading=(20,))) == UnloadAll(("b",))
