@@ -46,6 +46,20 @@ PAGE_S = 90.0
 LOOK_EVERY_S = 0.05
 
 
+#: Of both pages: they hear what happens.
+LIVE = "document.querySelector('#connection').dataset.state === 'live'"
+
+
+def text_of(selector: str) -> str:
+    """The expression of an element's text, empty where there is none."""
+    return f"(document.querySelector({json.dumps(selector)})?.textContent ?? '')"
+
+
+def texts_of(selector: str) -> str:
+    """The expression of the texts of all such elements."""
+    return f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)"
+
+
 class BrowserFailed(Exception):
     """Chromium could not be had, ended, or refused a command."""
 

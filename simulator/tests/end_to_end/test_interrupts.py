@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from simulator.tests.support.environment import find_marked
 from simulator.tests.support.simulator import FAKE_CONTAINER, fake_model
 from tests.support.container import ROOT
 
@@ -74,18 +74,6 @@ def _begun(words: tuple[str, ...], folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def _left(folder: Path) -> Iterator[int]:
-    """Processes that the command has started, and that still run."""
-    mark = f"{_MARK}={folder}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if mark in environment:
-            yield int(entry.name)
-
-
 def _plain(line: str) -> str:
     """A line of -X importtime as `import NAME` with an end, any other as it stands."""
     if line.startswith("import time:"):
@@ -123,5 +111,5 @@ def test_it_ends_quietly(words: tuple[str, ...], moment: str, code: int, tmp_pat
     assert process.returncode == code, told
     assert "Traceback" not in said, told
     assert "Exception ignored" not in said, told
-    assert not list(_left(tmp_path))
+    assert not find_marked(f"{_MARK}={tmp_path}")
     assert not list((tmp_path / "tmp").iterdir())

@@ -22,10 +22,13 @@ from starlette.routing import Route
 from merlin_simulator.watch.events import Event, EventLog
 from merlin_simulator.watch.state import InstanceState, ModelState
 from simulator.tests.end_to_end.page_driver import (
+    LIVE,
     Browser,
     BrowserFailed,
     Page,
     chromium,
+    text_of,
+    texts_of,
 )
 from simulator.tests.end_to_end.played_endpoint import (
     PlayedEndpoint,
@@ -39,7 +42,6 @@ from simulator.tests.end_to_end.played_endpoint import (
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MARKUP = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>.tar.gz'
-LIVE = "document.querySelector('#connection').dataset.state === 'live'"
 LOST = "document.querySelector('#connection').dataset.state === 'lost'"
 
 
@@ -75,14 +77,6 @@ def click(selector: str) -> str:
 
 def hidden(selector: str) -> str:
     return f"document.querySelector({json.dumps(selector)}).hidden"
-
-
-def text_of(selector: str) -> str:
-    return f"(document.querySelector({json.dumps(selector)})?.textContent ?? '')"
-
-
-def texts_of(selector: str) -> str:
-    return f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)"
 
 
 def states() -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from simulator.tests.support.environment import find_marked
 from tests.support.container import ROOT, until
 
 #: A replay of a few seconds, with starts and ends, on a machine that others use too.
@@ -40,25 +41,10 @@ def said(tmp_path: Path) -> str:
     return (tmp_path / "said").read_text("utf-8")
 
 
-def left(tmp_path: Path) -> list[str]:
-    """Command lines of processes that a replay has started, and that still run."""
-    marked = f"{MARK}={tmp_path}".encode()
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-        if marked in environment:
-            found.append(words)
-    return found
-
-
 def finish(process: subprocess.Popen[bytes], tmp_path: Path) -> dict[str, Any]:
     """Wait for the end: no process and no file is left. Returns report.json."""
     process.wait(REPLAY_S)
-    assert not left(tmp_path), said(tmp_path)
+    assert not find_marked(f"{MARK}={tmp_path}"), said(tmp_path)
     assert not list((tmp_path / "tmp").iterdir())
     report: dict[str, Any] = json.loads((tmp_path / "report/report.json").read_text("utf-8"))
     return report

@@ -26,7 +26,7 @@ from merlin_simulator.replay.local_endpoint import (
     start_endpoint,
 )
 from merlin_simulator.replay.settings import EndpointTrouble, Settings
-from simulator.tests.support.environment import environment_of_ours
+from simulator.tests.support.environment import environment_of_ours, find_marked
 from simulator.tests.unit.plain_http import plain_http
 from tests.support.container import until
 
@@ -111,18 +111,15 @@ def report(tmp_path: Path) -> dict[str, Any]:
 
 def fakes_of(tmp_path: Path) -> list[int]:
     """Processes of the fake endpoint that this test's replay has started."""
-    mark = f"TMPDIR={tmp_path / 'tmp'}".encode()
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            environment = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        # The endpoint alone, whose command has the module as a word; the replay has it in a script.
-        if FAKE.encode() in words and mark in environment:
-            found.append(int(entry.name))
-    return found
+    marked = find_marked(f"TMPDIR={tmp_path / 'tmp'}")
+    # The endpoint alone, whose command has the module as a word; the replay has it in a script.
+    return [pid for pid, command in marked.items() if FAKE in command.split()]
+
+
+def await_traffic(process: subprocess.Popen[str]) -> None:
+    """Its requests are being sent."""
+    assert process.stderr is not None
+    assert any(line.startswith("traffic:") for line in process.stderr)
 
 
 def finish(process: subprocess.Popen[str], tmp_path: Path) -> tuple[int, str]:
@@ -165,9 +162,7 @@ def test_an_interruption_leaves_a_report_and_nothing_else(
 ) -> None:
     """Ctrl-C and SIGTERM in mid-traffic: exit code 130 and the report of what was measured."""
     process = begin(600, "--stalls-at", "3", "--stall", "60")
-    for line in process.stderr:
-        if line.startswith("traffic:"):
-            break
+    await_traffic(process)
     time.sleep(1.0)  # some traffic; how much does not matter
     process.send_signal(number)
     if number == signal.SIGTERM:  # once more changes nothing
@@ -198,9 +193,7 @@ def test_sigterm_while_the_endpoint_stops_changes_nothing(begin: Any, tmp_path: 
 def test_an_endpoint_that_dies_ends_the_replay(begin: Any, tmp_path: Path) -> None:
     """The traffic stops, the report says why, and the exit code is 1."""
     process = begin(600)
-    for line in process.stderr:
-        if line.startswith("traffic:"):
-            break
+    await_traffic(process)
     (fake,) = fakes_of(tmp_path)
     os.kill(fake, signal.SIGKILL)
     code, said = finish(process, tmp_path)
@@ -211,9 +204,7 @@ def test_an_endpoint_that_dies_ends_the_replay(begin: Any, tmp_path: Path) -> No
 def test_an_endpoint_ends_with_a_replay_that_is_killed(begin: Any, tmp_path: Path) -> None:
     """The kernel tells it to, since nobody else can any more."""
     process = begin(600)
-    for line in process.stderr:
-        if line.startswith("traffic:"):
-            break
+    await_traffic(process)
     assert len(fakes_of(tmp_path)) == 1
     process.kill()
     process.wait()

@@ -9,16 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
 from merlin_simulator.commands import up
-from simulator.tests.support.simulator import FAKE_CONTAINER, fake_model, simulator
-from tests.support.container import ROOT, STOP_TIMEOUT_S, until
+from simulator.tests.support.simulator import (
+    FAKE_CONTAINER,
+    fake_container,
+    fake_model,
+    simulator,
+)
+from tests.support.container import ROOT, until
 
 ATTACHED = ("--instance", "http://127.0.0.1:8080=/nowhere/a")
 SHORT_S = 60.0
@@ -205,29 +207,6 @@ def test_a_single_model_starts_again_in_its_folder(tmp_path: Path) -> None:
         assert answer in found.read_text()
 
 
-@contextmanager
-def _container(*options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A fake container that runs already; its url."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = FAKE_CONTAINER.format(port=port).split()
-    with subprocess.Popen([*command, *options]) as process:
-        url = f"http://127.0.0.1:{port}"
-        try:
-            until(lambda: _answers(url), "the container answers")
-            yield url, process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(STOP_TIMEOUT_S)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/ping", trust_env=False).status_code == 200
-    except httpx.TransportError:
-        return False
-
-
 def test_what_an_earlier_simulator_left_in_a_container_is_unloaded(tmp_path: Path) -> None:
     """The container outlives the simulator: it is emptied before its folder is, whoever named it.
 
@@ -235,8 +214,8 @@ def test_what_an_earlier_simulator_left_in_a_container_is_unloaded(tmp_path: Pat
     """
     fake_model(tmp_path / "models", "m.tar.gz")
     fake_model(tmp_path / "models", "stays.tar.gz", unload_status=500)
-    with _container() as (url, _):
-        options = ("--instance", f"{url}={tmp_path / 'folder'}")
+    with fake_container() as (port, _):
+        options = ("--instance", f"http://127.0.0.1:{port}={tmp_path / 'folder'}")
         with simulator(tmp_path / "models", tmp_path / "log", *options) as played:
             for name in ("m.tar.gz", "stays.tar.gz"):
                 assert played.invoke(name).status_code == 200

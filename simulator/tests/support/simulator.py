@@ -22,7 +22,7 @@ import boto3
 import httpx
 from botocore.config import Config
 
-from tests.support.container import CALL_TIMEOUT_S, ROOT, STOP_TIMEOUT_S, until
+from tests.support.container import CALL_TIMEOUT_S, ROOT, STOP_TIMEOUT_S, free_port, until
 
 FAKE_CONTAINER = f"{sys.executable} {ROOT / 'tests/fakes/mme_container.py'} --port {{port}}"
 ENDPOINT = "test"
@@ -160,6 +160,27 @@ def simulator(
         if process.poll() is None:
             process.terminate()
             process.wait(STOP_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def fake_container() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A container that runs already, and answers: its port."""
+    port = free_port()
+    with subprocess.Popen(FAKE_CONTAINER.format(port=port).split()) as process:
+        try:
+            until(lambda: _answers(port), "the container answers")
+            yield port, process
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.wait(STOP_TIMEOUT_S)
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/ping", trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def _url(process: subprocess.Popen[bytes], log_path: Path) -> str | None:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from merlin_simulator.watch.page_routes import answer_json, answer_page, make_static_routes
-from simulator.tests.end_to_end.page_driver import Browser, Page
+from simulator.tests.end_to_end.page_driver import LIVE, Browser, Page, text_of, texts_of
 from simulator.tests.end_to_end.played_endpoint import served
 from simulator.tests.support.control_plane import ControlPlane, control_plane
 from simulator.tests.support.simulator import fake_model
@@ -26,16 +26,7 @@ from simulator.tests.support.simulator import fake_model
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MARKUP = '<img src=x onerror="window.broken=1">'
-LIVE = "document.querySelector('#connection').dataset.state === 'live'"
 NOW = 1_790_000_000.0
-
-
-def text_of(selector: str) -> str:
-    return f"(document.querySelector({json.dumps(selector)})?.textContent ?? '')"
-
-
-def texts_of(selector: str) -> str:
-    return f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)"
 
 
 async def test_from_nothing_to_an_endpoint_and_back(page: Page, tmp_path: Path) -> None:

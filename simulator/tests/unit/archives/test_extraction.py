@@ -21,14 +21,11 @@ from hypothesis import strategies as st
 from merlin_simulator.archives.extraction import NotExtractable, extract
 from merlin_simulator.errors import PlatformFailed
 from merlin_simulator.rules import ExtractionLimits
+from simulator.tests.unit.archives.disks import going_on
 from tests.support.examples import examples
 
 LIMITS = ExtractionLimits(total_bytes=10_000_000, members=1000, ratio=100, ratio_from_bytes=2**20)
 Member = tuple[tarfile.TarInfo, bytes]
-
-
-def going_on() -> bool:
-    return False
 
 
 def member(name: str, data: bytes = b"", **fields: object) -> Member:

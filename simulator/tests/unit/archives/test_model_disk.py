@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import resource
 import stat
 import tarfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,13 +24,10 @@ from merlin_simulator.errors import (
 from merlin_simulator.instance.requests import make_model_name
 from merlin_simulator.rules import ExtractionLimits
 from merlin_simulator.watch.events import Value
+from simulator.tests.unit.archives.disks import going_on, small_files
 
 LIMITS = ExtractionLimits()
 A, B = make_model_name("i", "a.tar.gz"), make_model_name("i", "b.tar.gz")
-
-
-def going_on() -> bool:
-    return False
 
 
 def pack(file: Path, **members: bytes) -> None:
@@ -180,17 +175,6 @@ def test_a_disk_that_takes_no_more_is_told_with_its_folder(
     assert steps.kinds[-1] == f"{step}_failed"
     assert nothing_arriving(tmp_path / "disk")
     assert disk.used() == 0
-
-
-@contextmanager
-def small_files(most: int) -> Iterator[None]:
-    """No file of this process grows beyond most bytes: a disk that is full, without one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_given_up_in_either_step_nothing_is_left(tmp_path: Path, store: FolderArchives) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import struct
 import threading
@@ -19,12 +18,9 @@ from merlin_simulator.archives.local_s3 import fill, make_bucket, make_local_cli
 from merlin_simulator.archives.s3 import DOWNLOAD_S, NOT_THERE, S3Archives, make_s3_client
 from merlin_simulator.archives.stores import ArchiveStore, FolderArchives, open_archives
 from merlin_simulator.errors import ArchiveUnavailable, PlatformFailed
+from simulator.tests.unit.archives.disks import going_on, small_files
 
 CONTENT = os.urandom(3_000_000)
-
-
-def going_on() -> bool:
-    return False
 
 
 @pytest.fixture(autouse=True)
@@ -122,17 +118,6 @@ def test_a_disk_that_takes_no_more_is_the_platforms_fault(
     """The message names the folder."""
     with small_files(100_000), refused(PlatformFailed, f"{arrivals}.*too large", arrivals):
         store.download("b.tar.gz", arrivals / "file", going_on)
-
-
-@contextmanager
-def small_files(most: int) -> Iterator[None]:
-    """No file of this process grows beyond most bytes: a disk that is full, without one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 # -- the folder

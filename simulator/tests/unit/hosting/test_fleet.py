@@ -20,8 +20,8 @@ from merlin_simulator.instance.instance import Instance
 from merlin_simulator.rules import Rules
 from merlin_simulator.runners.attached import Attachment
 from merlin_simulator.watch.events import EventLog
+from simulator.tests.support.waiting import WAIT_S, until
 
-WAIT_S = 60.0
 RULES = replace(Rules(), cold_wait_s=1.0, invoke_timeout_s=1.0)
 
 
@@ -79,17 +79,6 @@ class Machines:
 def machines(tmp_path: Path) -> Machines:
     """None yet."""
     return Machines(tmp_path)
-
-
-async def until(holds: Callable[[], bool], what: str) -> None:
-    async def seen() -> None:
-        while not holds():  # noqa: ASYNC110 - the state of another program's making
-            await asyncio.sleep(0.01)
-
-    try:
-        await asyncio.wait_for(seen(), WAIT_S)
-    except asyncio.TimeoutError:
-        raise AssertionError(f"it never happened: {what}") from None
 
 
 async def test_an_instance_that_ends_during_a_change_that_fails_is_replaced(

@@ -8,9 +8,8 @@ import json
 import logging
 import signal
 import socket
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,10 @@ from merlin_simulator.rules import Rules
 from merlin_simulator.runners.attached import read_attachment
 from merlin_simulator.watch.events import EventLog
 from merlin_simulator.watch.state import InstanceState
-from simulator.tests.support.simulator import FAKE_CONTAINER, fake_model
-from tests.support.container import STOP_TIMEOUT_S, free_port
+from simulator.tests.support.simulator import fake_container, fake_model
+from simulator.tests.support.waiting import until
 
 HOST = "replicas.test"
-WAIT_S = 60.0
 RULES = replace(
     Rules(), ping_timeout_s=1.0, ping_every_s=0.1, unhealthy_after=2, resolve_every_s=0.05
 )
@@ -49,29 +47,6 @@ class Names:
         if not self.addresses:
             raise socket.gaierror(socket.EAI_NONAME, "not known")
         return [(2, 1, 6, "", (address, port)) for address in self.addresses]
-
-
-async def _until(holds: Any, what: str) -> None:
-    async def seen() -> None:
-        while not holds():  # noqa: ASYNC110 - the state of another program's making
-            await asyncio.sleep(0.02)
-
-    try:
-        await asyncio.wait_for(seen(), WAIT_S)
-    except asyncio.TimeoutError:
-        raise AssertionError(f"never: {what}") from None
-
-
-@contextmanager
-def _container() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    port = free_port()
-    with subprocess.Popen(FAKE_CONTAINER.format(port=port).split()) as process:
-        try:
-            yield port, process
-        finally:
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-            process.wait(STOP_TIMEOUT_S)
 
 
 @asynccontextmanager
@@ -109,20 +84,20 @@ async def test_one_that_leaves_answers_what_it_was_asked(
     (tmp_path / "folder" / "10.0.0.9" / "old").mkdir(parents=True)
     (tmp_path / "folder" / "other").mkdir()
     names = Names(["127.0.0.1"])
-    with _container() as (port, process):
+    with fake_container() as (port, process):
         async with _playing(tmp_path, port, names, monkeypatch) as (endpoint, log):
-            await _until(lambda: _serves(endpoint), "it is in service")
+            await until(lambda: _serves(endpoint), "it is in service")
             assert sorted(p.name for p in (tmp_path / "folder").iterdir()) == ["127.0.0.1", "other"]
             asked = asyncio.create_task(endpoint.invoke(Invocation("r", "m.tar.gz", b"", {})))
-            await _until(lambda: any(e.kind == "loaded" for e in log.since(0)), "it is loaded")
+            await until(lambda: any(e.kind == "loaded" for e in log.since(0)), "it is loaded")
             process.send_signal(signal.SIGSTOP)
             names.addresses.clear()
-            await _until(lambda: endpoint.instances == (), "it has left")
+            await until(lambda: endpoint.instances == (), "it has left")
             assert not asked.done()
             process.send_signal(signal.SIGCONT)
             assert json.loads((await asked).body)["answer"] == "m.tar.gz"
             folder = tmp_path / "folder"
-            await _until(lambda: [p.name for p in folder.iterdir()] == ["other"], "no folder stays")
+            await until(lambda: [p.name for p in folder.iterdir()] == ["other"], "no folder stays")
 
 
 async def test_one_that_comes_back_is_a_new_instance(
@@ -131,15 +106,15 @@ async def test_one_that_comes_back_is_a_new_instance(
     """Under its old address, once what it held before is gone."""
     fake_model(tmp_path / "models", "m.tar.gz")
     names = Names(["127.0.0.1"])
-    with _container() as (port, process):
+    with fake_container() as (port, process):
         async with _playing(tmp_path, port, names, monkeypatch) as (endpoint, _):
-            await _until(lambda: _serves(endpoint), "it is in service")
+            await until(lambda: _serves(endpoint), "it is in service")
             process.send_signal(signal.SIGSTOP)
             names.addresses.clear()
-            await _until(lambda: endpoint.instances == (), "it has left")
+            await until(lambda: endpoint.instances == (), "it has left")
             names.addresses.append("127.0.0.1")
             process.send_signal(signal.SIGCONT)
-            await _until(lambda: _serves(endpoint), "it is in service again")
+            await until(lambda: _serves(endpoint), "it is in service again")
             answer = await endpoint.invoke(Invocation("r", "m.tar.gz", b"", {}))
             assert answer.status == 200
 
@@ -150,9 +125,9 @@ async def test_an_unknown_host_is_told_once_until_it_is_known(
     """However often it is looked for; then its containers join."""
     (tmp_path / "models").mkdir()
     names = Names()
-    with _container() as (port, _), caplog.at_level(logging.WARNING):
+    with fake_container() as (port, _), caplog.at_level(logging.WARNING):
         async with _playing(tmp_path, port, names, monkeypatch) as (endpoint, _):
-            await _until(lambda: names.asked > 5, "it is looked for")
+            await until(lambda: names.asked > 5, "it is looked for")
             assert [record.message.count(HOST) for record in caplog.records] == [1]
             names.addresses.append("127.0.0.1")
-            await _until(lambda: _serves(endpoint), "it is in service")
+            await until(lambda: _serves(endpoint), "it is in service")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from merlin_simulator.control.autoscaling.calls import ScheduledActions
 from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.records import Records
 from merlin_simulator.control.sagemaker.deployment import DeploymentFailed
+from simulator.tests.support.waiting import until
 from simulator.tests.unit.control.autoscaling.played_variant import RESOURCE, START, Room, call
 
 SUSPENDED = {"DynamicScalingInSuspended": True, "DynamicScalingOutSuspended": True}
@@ -176,7 +176,7 @@ async def test_an_alarm_fires_a_step_policy(tmp_path: Path) -> None:
     arn = (await room.policies.put(put))["PolicyARN"]
     room.scaler.alarm_fired(arn, 80.0, 70.0, "busy")
     await room.pass_minutes(0)
-    await _until(lambda: room.variant.counts == [3])
+    await until(lambda: room.variant.counts == [3], "it is scaled")
     assert room.activities.of(None, False)[0]["Cause"] == (
         "monitor alarm busy in state ALARM triggered policy s"
     )
@@ -185,15 +185,7 @@ async def test_an_alarm_fires_a_step_policy(tmp_path: Path) -> None:
     room.now += 60
     room.scaler.alarm_fired(arn, 80.0, 70.0, "busy")
     # The two before changed nothing.
-    await _until(lambda: room.variant.counts == [3, 4])
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async def seen() -> None:
-        while not holds():  # noqa: ASYNC110 - the scaler's own tasks change it
-            await asyncio.sleep(0.001)
-
-    await asyncio.wait_for(seen(), 60)
+    await until(lambda: room.variant.counts == [3, 4], "it is scaled again")
 
 
 async def test_a_scheduled_action_sets_bounds_at_its_time(tmp_path: Path) -> None:
