@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from merlin_simulator.plans.like import run_like
-from merlin_simulator.plans.report import Report, read_report
+from merlin_simulator.plans.report import StoredReport, parse_report, read_report
 from simulator.tests.planning.comparing import Compared, compare
 from tests.support.container import ROOT
 
@@ -65,12 +65,12 @@ def planned(path: Path, figures: Path | None = None) -> Any:
     return run_like(whole, lambda share: None)
 
 
-def _with_figures(report: Report, figures: Report) -> Report:
+def _with_figures(report: StoredReport, figures: StoredReport) -> StoredReport:
     """What was asked is the report's; which load took how long, no other replay can say."""
     calibration = figures.whole["calibration"]
     kinds = [{**kind, "load_work_in_order_s": None} for kind in calibration["kinds"]]
     whole = {**report.whole, "calibration": {**calibration, "kinds": kinds}}
-    return Report(report.path, whole)
+    return parse_report(report.path, whole)
 
 
 def _write_table(rows: Iterable[tuple[str, ...]]) -> str:
@@ -78,7 +78,7 @@ def _write_table(rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _name(path: Path, report: Report) -> str:
+def _name(path: Path, report: StoredReport) -> str:
     return f"{path.stem}: {', '.join(_say(report.whole['settings']))}"
 
 

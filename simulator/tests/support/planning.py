@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from merlin_simulator.planning.demand import Figures, Machine
 from merlin_simulator.rules import Rules
 
@@ -12,19 +15,10 @@ SIZE = 10 * MIB
 
 def archives(count: int, **seconds: float) -> list[Figures]:
     """All alike; what comes and leaves takes no time, unless told else."""
-    times = {"download_s": 0.0, "load_s": 0.0, "unload_s": 0.0, **seconds}
-    return [
-        Figures(
-            f"m{number:05d}",
-            SIZE,
-            MIB,
-            (times["download_s"],),
-            (times["load_s"],),
-            (times["unload_s"],),
-            services=(0.004, 0.006),
-        )
-        for number in range(count)
-    ]
+    times: dict[str, Any] = {name: (value,) for name, value in seconds.items()}
+    kind = Figures("", memory=SIZE, load_s=(0.0,), service_s=(0.004, 0.006), disk=MIB)
+    kind = replace(kind, **times)
+    return [replace(kind, name=f"m{number:05d}") for number in range(count)]
 
 
 def machine(places: int, cores: int = 4, disk: int | None = None) -> Machine:

@@ -147,7 +147,7 @@ def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettin
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    from merlin_simulator.plans.files import MOST_INSTANCES
+    from merlin_simulator.measuring.values import MOST_INSTANCES
 
     results: list[int] = []
     for part in text.split(","):

@@ -116,7 +116,7 @@ class Bringing:
             course.enter(Stage.TURN)
             yield instance.downloads
             course.enter(Stage.DOWNLOAD)
-            yield self._chance.draw(figures.downloads)
+            yield self._chance.draw(figures.download_s)
             happening.give_back(instance.downloads)
             instance.fetching -= 1
             instance.used_disk += figures.disk
@@ -146,7 +146,7 @@ class Bringing:
     def _load_seconds(self, model: int) -> float:
         kinds = self._loads_in_order
         known = next(kinds[model % len(kinds)], None) if kinds else None
-        return self._chance.draw(self.archives[model].loads) if known is None else known
+        return self._chance.draw(self.archives[model].load_s) if known is None else known
 
     def _loaded_after_507(self, model: int, instance: PlannedInstance) -> Answer:
         """Whether it is loaded after the container has refused it: one more leaves for each try."""

@@ -28,35 +28,30 @@ def average(quantiles: Quantiles) -> float:
 class Figures:
     """Of one archive. Bytes; seconds of a machine that has nothing else to do.
 
-    services: what a warm request takes; firsts: what the answer to a cold one takes once its model
-    is there, None: as a warm one. downloads have the extraction in them. load_cores: how many cores
-    a load keeps busy; loading_share: how much of the memory is taken on average while it goes on.
+    service_s: what a warm request takes; first_answer_s: the answer to a cold one once its model is
+    there, None: as a warm one. download_s has the extraction in it. load_cores: how many cores a
+    load keeps busy; loading_share: how much of the memory is taken on average while it goes on.
     concurrency: requests of it that an instance answers at the same time. gpu_memory: of the
     instance's GPUs.
     """
 
     name: str
     memory: int
-    disk: int
-    downloads: Quantiles
-    loads: Quantiles
-    unloads: Quantiles
-    services: Quantiles
-    firsts: Quantiles | None = None
+    load_s: Quantiles
+    service_s: Quantiles
+    disk: int = 0
+    download_s: Quantiles = (0.0,)
+    unload_s: Quantiles = (0.0,)
+    first_answer_s: Quantiles | None = None
     load_cores: float = 1.0
     loading_share: float = 0.5
     concurrency: int = 1
     gpu_memory: int = 0
 
     @cached_property
-    def service_s(self) -> float:
+    def mean_service_s(self) -> float:
         """A warm request's, on average."""
-        return average(self.services)
-
-    @cached_property
-    def load_s(self) -> float:
-        """A load's, on average."""
-        return average(self.loads)
+        return average(self.service_s)
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ class PlannedEndpoint:
             if now - since > self._rules.cold_wait_s:
                 counts.not_ready += 1
                 continue
-            answers.append(self._chance.draw(figures.firsts or figures.services))
+            answers.append(self._chance.draw(figures.first_answer_s or figures.service_s))
             counts.note(now - since, answers[-1], coming.course.between(since, now))
         answers.sort(reverse=True)
         copy.busy_until = now + (answers[0] if answers else 0.0)
@@ -274,7 +274,7 @@ class PlannedEndpoint:
         figures = self.archives[model]
         used = instance.copies[model].used
         self._lose(instance, model)
-        seconds = self._chance.draw(figures.unloads)
+        seconds = self._chance.draw(figures.unload_s)
         instance.unloading[model] = (figures.memory, self._happening.now + seconds)
 
         def left() -> None:
@@ -300,7 +300,7 @@ class PlannedEndpoint:
 
     def _leave_when_idle(self, model: int, instance: PlannedInstance) -> None:
         """ModelCacheSetting Disabled: it stays until all are answered, those too who come then."""
-        services, copy = self.archives[model].services, instance.copies[model]
+        services, copy = self.archives[model].service_s, instance.copies[model]
         seen = self._happening.now
         busy_until = max(seen, copy.busy_until)
 
@@ -338,7 +338,7 @@ class PlannedEndpoint:
     def _busy(self, model: int) -> float:
         """Requests of it that are in flight on average."""
         rate = self._demand.rate(model, self._happening.now)
-        return rate * self.archives[model].service_s
+        return rate * self.archives[model].mean_service_s
 
     def _watch_busy(self, model: int) -> None:
         """When so many of its requests are in flight everywhere that another instance loads it.
@@ -347,7 +347,7 @@ class PlannedEndpoint:
         """
         self._watches[model] += 1
         watch, now = self._watches[model], self._happening.now
-        copies, service = len(self._holders[model]), self.archives[model].service_s
+        copies, service = len(self._holders[model]), self.archives[model].mean_service_s
         if (
             not copies
             or self._rules.cache is CacheSetting.DISABLED

@@ -59,7 +59,7 @@ class Window:
         A model has so many places as it answers requests at the same time.
         """
         pairs = zip(self.rates, self.figures, strict=True)
-        return np.array([rate * one.service_s / one.concurrency for rate, one in pairs])
+        return np.array([rate * one.mean_service_s / one.concurrency for rate, one in pairs])
 
     @cached_property
     def served(self) -> Any:
@@ -69,7 +69,7 @@ class Window:
     @cached_property
     def asked(self) -> float:
         """The share of the cores that those need; above 1 their queue grows for ever."""
-        busy = self.served * np.array([figures.service_s for figures in self.figures])
+        busy = self.served * np.array([figures.mean_service_s for figures in self.figures])
         return float(busy.sum()) / self.cores
 
     @cached_property
@@ -117,7 +117,7 @@ def _draw_requests(window: Window, total: int, random: np.random.Generator) -> t
     services = np.empty(total)
     kinds: dict[tuple[float, ...], list[int]] = {}
     for number, figures in enumerate(window.figures):
-        kinds.setdefault(figures.services, []).append(number)
+        kinds.setdefault(figures.service_s, []).append(number)
     for quantiles, numbers in kinds.items():
         mine = np.isin(models, numbers)
         steps = np.linspace(0, 1, len(quantiles)) if len(quantiles) > 1 else [0.0]

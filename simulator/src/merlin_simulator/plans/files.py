@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 import shutil
 import tempfile
@@ -18,26 +17,13 @@ from typing import Any, NoReturn, TextIO
 MOST_PLAN_BYTES, MOST_FILE_BYTES = 100_000, 8_000_000
 #: Of one line of a CSV file, and of all lines: a trace of 10 million takes 1 GB.
 MOST_LINE_CHARACTERS, MOST_LINES = 100_000, 10_000_000
-#: Thirty years; a PiB.
-MOST_SECONDS, MOST_BYTES = 1e9, 2**50
-#: Of a host of today.
-MOST_CORES = 1_000
-#: SageMaker's own quotas of an endpoint are in the tens.
-MOST_INSTANCES = 1_000
-MOST_MODELS = 100_000
 #: Each is kept with its day: up to 60 KB.
 MOST_CANDIDATES = 10_000
 #: Of requests that are gone through one by one: up to 0.1 ms for each that misses, three hours.
 MOST_WITHOUT_CACHE = 100_000_000
-MOST_RPS = 1e6
 #: A series by the second, of twelve days.
 MOST_PERIODS = 1_000_000
-#: Below it a number above 0 is meant to be none.
-LEAST = 1e-6
-
-
-#: Of a value, or of a path, in a sentence.
-_MOST_SHOWN = 80
+#: Of a path in a sentence.
 _MOST_PATH = 200
 
 
@@ -60,20 +46,6 @@ class UnusableFile(PlanError):
 
 class Impossible(PlanError):
     """What is asked for cannot be, whatever the endpoint does."""
-
-
-def shown(value: object) -> str:
-    """A value in a sentence: escaped, and no longer than a line has room for."""
-    if isinstance(value, str | bytes):
-        message = repr(value[: _MOST_SHOWN + 1])
-    elif isinstance(value, list | dict):
-        message = f"a list of {len(value)}" if isinstance(value, list) else "a table"
-    else:
-        try:
-            message = repr(value)
-        except ValueError:  # Python writes no whole number of more than 4300 digits
-            return "a number of thousands of digits"
-    return message if len(message) <= _MOST_SHOWN else f"{message[: _MOST_SHOWN - 1]}…"
 
 
 def printable(text: str) -> str:
@@ -178,90 +150,6 @@ def _rows(path: Path, names: Sequence[str], file: Iterable[str]) -> Iterator[Row
         raise UnusableFile(path, f"found no CSV ({error})", reader.line_num) from error
 
 
-class Members:
-    """An object in a file. way: to it, as costs[0]. All methods raise UnusableFile.
-
-    null is as good as nothing: the default is taken then, and refused where there is none.
-    """
-
-    def __init__(self, path: Path, found: object, way: str = "") -> None:
-        self._path, self._way = path, way
-        if not isinstance(found, dict):
-            self.refuse(None, found, "an object")
-        self._found: Mapping[str, Any] = found
-
-    def __contains__(self, key: str) -> bool:
-        return self._found.get(key) is not None
-
-    def refuse(self, key: str | None, found: object, expected: str) -> NoReturn:
-        """Raise UnusableFile for what stands at a key."""
-        way = ".".join(one for one in (self._way, key) if one)
-        name = f"{way}: " if way else ""
-        raise UnusableFile(self._path, f"{name}found {shown(found)}, expected {expected}")
-
-    def number(self, key: str, default: float | None, *, most: float, least: float = 0.0) -> float:
-        """Between these, which are meant, too."""
-        value = self._get(key, default)
-        if not _is_number(value) or not least <= value <= most:
-            self.refuse(key, value, f"a number from {least:g} to {most:g}")
-        return float(value)
-
-    def whole(self, key: str, default: int | None, *, most: int, least: int = 0) -> int:
-        """As number; a number without a fraction is whole, too."""
-        value = self._get(key, default)
-        if not _is_number(value) or not least <= value <= most or int(value) != value:
-            self.refuse(key, value, f"a whole number from {least} to {most}")
-        return int(value)
-
-    def numbers(self, key: str, *, most: float) -> tuple[float, ...] | None:
-        """A list of them, from 0; None where there is none, or nothing in it."""
-        value = self._found.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            self.refuse(key, value, f"a list of numbers from 0 to {most:g}")
-        for one in value:
-            if not _is_number(one) or not 0 <= one <= most:
-                self.refuse(key, one, f"numbers from 0 to {most:g}")
-        return tuple(map(float, value)) or None
-
-    def text(self, key: str, default: str | None) -> str | None:
-        """None where there is none."""
-        value = self._found.get(key, default)
-        if value is not None and not isinstance(value, str):
-            self.refuse(key, value, "a text")
-        return value
-
-    def inner(self, key: str) -> Members:
-        """The object at a key; an empty one where there is none."""
-        value = self._found.get(key)
-        return Members(self._path, {} if value is None else value, self._way_to(key))
-
-    def objects(self, key: str) -> list[Members]:
-        """A list of objects; an empty one where there is none."""
-        value = self._get(key, [])
-        if not isinstance(value, list):
-            self.refuse(key, value, "a list of objects")
-        way = self._way_to(key)
-        return [Members(self._path, one, f"{way}[{place}]") for place, one in enumerate(value)]
-
-    def keys(self) -> list[str]:
-        """Of all members."""
-        return list(self._found)
-
-    def _way_to(self, key: str) -> str:
-        return f"{self._way}.{key}" if self._way else key
-
-    def _get(self, key: str, default: Any) -> Any:
-        value = self._found.get(key)
-        if value is None:
-            value = default
-        if value is None:
-            way = f" in {self._way}" if self._way else ""
-            raise UnusableFile(self._path, f"found no {key}{way}, expected one")
-        return value
-
-
 def read_json(path: Path, expected: str) -> Any:
     """What stands in a file. Raises UnusableFile."""
     text = read_text(path, expected, MOST_FILE_BYTES)
@@ -285,13 +173,6 @@ class _NoNumber(ValueError):
 
 def _refuse_constant(word: str) -> NoReturn:
     raise _NoNumber(word)
-
-
-def _is_number(value: object) -> bool:
-    """NaN is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return not (isinstance(value, float) and math.isnan(value))
 
 
 def check_place(path: Path) -> None:

@@ -6,9 +6,14 @@ import difflib
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import PlainValidator as Reads
 
 from merlin_simulator.control.production import count_cores, list_families, memory_of
-from merlin_simulator.plans.files import Impossible, UnusableFile, read_rows, shown
+from merlin_simulator.measuring import values
+from merlin_simulator.measuring.values import Table, shown
+from merlin_simulator.plans.files import Impossible, UnusableFile, read_rows
 from merlin_simulator.rules import GIB
 
 #: When AWS's tables were read.
@@ -17,16 +22,27 @@ READ = "2026-11-25"
 _GPU_GIB = {"g4dn": 16, "g5": 24, "g6": 24, "g6e": 48, "gr6": 24, "p2": 12, "p3": 16}
 
 
+#: SageMaker's have 20 or so.
+_MOST_NAME = 63
+
+
+def _read_name(value: Any) -> str:
+    name = values.text(value)
+    if not name.isprintable() or len(name) > _MOST_NAME:
+        values.refuse(name, f"one line of at most {_MOST_NAME} characters")
+    return name
+
+
 @dataclass(frozen=True)
-class InstanceType:
+class InstanceType(Table):
     """Bytes. gpu_memory: of one GPU, None: it has none. Triton puts a model on each GPU by default,
     so the memory of one is what bounds them.
     """
 
-    name: str
-    cores: int
-    memory: int
-    gpu_memory: int | None
+    name: Annotated[str, Reads(_read_name)]
+    cores: Annotated[int, Reads(values.whole(1, values.MOST_CORES))]
+    memory: Annotated[int, Reads(values.size)]
+    gpu_memory: Annotated[int | None, Reads(values.size)] = None
 
 
 def find_instance_type(name: str) -> InstanceType:

@@ -12,76 +12,63 @@ from merlin_simulator.measuring.quantities import read_room
 from merlin_simulator.planning.demand import Machine, TraceDemand
 from merlin_simulator.planning.run import Outcome, Setting, simulate
 from merlin_simulator.plans.answers import weighted_percentiles
-from merlin_simulator.plans.files import (
-    LEAST,
-    MOST_INSTANCES,
-    MOST_LINES,
-    MOST_MODELS,
-    MOST_RPS,
-    MOST_SECONDS,
-    Members,
-    UnusableFile,
-)
-from merlin_simulator.plans.report import Report, make_figures, name_copies
+from merlin_simulator.plans.files import MOST_LINES, UnusableFile
+from merlin_simulator.plans.report import StoredReport, make_figures, name_copies
 from merlin_simulator.replay import arithmetic
 from merlin_simulator.replay.copies import SUFFIX, make_names
 from merlin_simulator.replay.load import plan, zipf_shares
+from merlin_simulator.replay.report import FORMAT, RuleChanges
 from merlin_simulator.rules import CacheSetting, Rules
 from merlin_simulator.watch.events import COLD_PARTS
 
-FORMAT = 1
-#: Requests of one model, loads of one instance.
-_MOST_AT_ONCE = 10_000
 
-
-def make_setting(report: Report) -> Setting:
+def make_setting(stored: StoredReport) -> Setting:
     """What the replay did, calibrated by what it saw. Raises UnusableFile."""
-    settings = report.settings
-    if "instances" not in settings:
+    settings, calibration = stored.report.settings, stored.report.calibration
+    if settings.instances is None:
         raise UnusableFile(
-            report.path,
+            stored.path,
             "found a replay of an endpoint that ran already, expected one that the replay "
             "started: only of that the instances and their limits are known",
         )
-    models = settings.whole("models", None, least=1, most=MOST_MODELS)
-    duration = settings.number("duration_s", None, least=LEAST, most=MOST_SECONDS)
-    rps = settings.number("rps", None, least=LEAST, most=MOST_RPS)
-    if rps * duration > MOST_LINES:
-        settings.refuse("rps", rps, f"no more than {MOST_LINES:,} requests in duration_s")
-    seed = settings.whole("seed", None, most=10**18)
-    shares = zipf_shares(models, settings.number("zipf", None, most=1000.0))
-    arrivals = plan(rps, duration, shares, seed)
-    rules = _rules(report)
+    if settings.rps * settings.duration_s > MOST_LINES:
+        expected = f"no more than {MOST_LINES:,} requests in duration_s"
+        found = f"settings.rps: found {settings.rps}"
+        raise UnusableFile(stored.path, f"{found}, expected {expected}")
+    shares = zipf_shares(settings.models, settings.zipf)
+    arrivals = plan(settings.rps, settings.duration_s, shares, settings.seed)
+    seen = RuleChanges() if calibration.rules is None else calibration.rules
+    rules = replace(Rules(), **{"loads_at_once": 1} | seen.as_dict())
+    if settings.cache is not None:
+        rules = replace(rules, cache=CacheSetting(settings.cache))
     return Setting(
         TraceDemand(
             np.array([arrival.at for arrival in arrivals]),
             np.array([arrival.model for arrival in arrivals], dtype=int),
-            models,
-            duration,
+            settings.models,
+            settings.duration_s,
         ),
-        name_copies(make_figures(report), [name + SUFFIX for name in make_names(models)]),
+        name_copies(make_figures(stored), [name + SUFFIX for name in make_names(settings.models)]),
         Machine(
-            _read_size(settings, "memory"),
-            report.cores,
-            report.base_memory,
-            _read_size(settings, "disk"),
+            None if settings.memory is None else read_room(settings.memory),
+            stored.report.machine.cores,
+            stored.base_memory,
+            None if settings.disk is None else read_room(settings.disk),
             one_host=True,
         ),
         rules,
-        settings.whole("instances", None, least=1, most=MOST_INSTANCES),
-        seed=seed,
+        settings.instances,
+        seed=settings.seed,
         settle_s=rules.load_timeout_s,
         # What else the machine did came and went: its loads were slow and fast in their order.
-        loads_in_order=[
-            kind.numbers("load_work_in_order_s", most=MOST_SECONDS) or () for kind in report.kinds
-        ],
+        loads_in_order=[kind.load_work_in_order_s for kind in calibration.kinds],
     )
 
 
-def run_like(report: Report, advance: Callable[[float], object]) -> dict[str, Any]:
+def run_like(stored: StoredReport, advance: Callable[[float], object]) -> dict[str, Any]:
     """The plan's answer by the keys of the replay's report. Raises UnusableFile."""
-    setting = make_setting(report)
-    return summarise(report.whole["settings"], setting, simulate(setting, advance))
+    setting = make_setting(stored)
+    return summarise(stored.whole["settings"], setting, simulate(setting, advance))
 
 
 def summarise(settings: Mapping[str, Any], setting: Setting, outcome: Outcome) -> dict[str, Any]:
@@ -155,32 +142,3 @@ def _failures(outcome: Outcome) -> list[dict[str, Any]]:
         for name, count, example in kinds
         if count
     ]
-
-
-def _rules(report: Report) -> Rules:
-    known, default = report.calibration.inner("rules"), Rules()
-    rules = replace(
-        default,
-        memory_threshold=known.number(
-            "memory_threshold", default.memory_threshold, least=LEAST, most=1.0
-        ),
-        cold_wait_s=known.number(
-            "cold_wait_s", default.cold_wait_s, least=LEAST, most=MOST_SECONDS
-        ),
-        busy_at=known.whole("busy_at", default.busy_at, least=1, most=_MOST_AT_ONCE),
-        loads_at_once=known.whole("loads_at_once", 1, least=1, most=_MOST_AT_ONCE),
-    )
-    word = report.settings.text("cache", None)
-    try:
-        return replace(rules, cache=CacheSetting(word)) if word else rules
-    except ValueError:
-        expected = " or ".join(setting.value for setting in CacheSetting)
-        report.settings.refuse("cache", word, expected)
-
-
-def _read_size(settings: Members, key: str) -> int | None:
-    text = settings.text(key, None)
-    try:
-        return read_room(text) if text else None
-    except ValueError:
-        settings.refuse(key, text, "a size such as 4GB or 512MB")

@@ -1,108 +1,91 @@
-"""A replay's report.json: its requests, its endpoint, and the figures of archives in it."""
+"""A replay's report.json as plans take it: what was asked of which endpoint, and figures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from merlin_simulator.planning.demand import Figures, Quantiles
-from merlin_simulator.plans.files import (
-    MOST_BYTES,
-    MOST_CORES,
-    MOST_SECONDS,
-    Members,
-    UnusableFile,
-    read_json,
-)
+from pydantic import ValidationError
 
-#: What summary.py writes.
-_FORMAT = 1
-#: The end of the year 9999, in seconds since 1970: later dates have no name.
-_LATEST_S = 253_402_300_799.0
+from merlin_simulator.measuring.values import Keys, find_mistakes, validate, without_nothing
+from merlin_simulator.planning.demand import Figures
+from merlin_simulator.plans.files import UnusableFile, read_json
+from merlin_simulator.replay.report import FORMAT, Report, SeenArchive
+
 _TOO_OLD = (
     "found no calibration, expected a report with one; make it anew by `python -m simulator replay`"
 )
 
 
 @dataclass(frozen=True)
-class Report:
-    """As it was read. Its parts raise UnusableFile for what no replay writes."""
+class StoredReport:
+    """whole: as it stands in the file."""
 
     path: Path
     whole: Mapping[str, Any]
-
-    @property
-    def settings(self) -> Members:
-        """Of the replay."""
-        return Members(self.path, self.whole).inner("settings")
-
-    @property
-    def calibration(self) -> Members:
-        """What was seen of archives and instances."""
-        return Members(self.path, self.whole).inner("calibration")
-
-    @property
-    def kinds(self) -> list[Members]:
-        """Of the calibration: what was seen of each kind of archive."""
-        return self.calibration.objects("kinds")
+    report: Report
 
     @property
     def base_memory(self) -> int:
         """Bytes that a container used beside its models."""
-        return self.calibration.whole("base_memory_bytes", 0, most=MOST_BYTES)
-
-    @property
-    def cores(self) -> int:
-        """Of the machine that it ran on."""
-        machine = Members(self.path, self.whole).inner("machine")
-        return machine.whole("cores", 1, least=1, most=MOST_CORES)
+        return self.report.calibration.base_memory_bytes or 0
 
     @property
     def source(self) -> str:
         """What it is, when it was made, and on what: for those who read figures of it."""
-        machine = Members(self.path, self.whole).inner("machine")
-        cpu = machine.text("cpu", None) or "a CPU that is not named"
-        started = Members(self.path, self.whole).number("started", 0.0, most=_LATEST_S)
+        machine, started = self.report.machine, self.report.started
+        cpu = machine.cpu or "a CPU that is not named"
         when = f" of {datetime.fromtimestamp(started, timezone.utc):%Y-%m-%d}" if started else ""
-        return f"a replay{when}, {self.path.name}, on {self.cores} cores of {cpu}"
+        return f"a replay{when}, {self.path.name}, on {machine.cores} cores of {cpu}"
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: Path) -> StoredReport:
+    """Raises UnusableFile."""
+    return parse_report(path, read_json(path, "expected a replay's report.json"))
+
+
+def parse_report(path: Path, whole: Any) -> StoredReport:
     """Raises UnusableFile for what is no report, or one that lacks what a plan needs."""
-    whole = read_json(path, "expected a replay's report.json")
-    if not isinstance(whole, dict) or whole.get("format") != _FORMAT or "settings" not in whole:
+    if not isinstance(whole, dict) or whole.get("format") != FORMAT or "settings" not in whole:
         raise UnusableFile(path, "found no report of a replay, expected its report.json")
     if "calibration" not in whole:
         raise UnusableFile(path, _TOO_OLD)
-    return Report(path, whole)
+    parts = {
+        name: whole[name] for name in (field.name for field in fields(Report)) if name in whole
+    }
+    try:
+        return StoredReport(path, whole, validate(Report, without_nothing(parts)))
+    except ValidationError as error:
+        keys, subject = next(find_mistakes(error))
+        way = _write_way(keys)
+        raise UnusableFile(path, f"{way}: {subject}" if way else subject) from error
 
 
-#: Where nothing was seen of it: it took no time, or no room.
-_NOTHING: Quantiles = (0.0,)
+def _write_way(keys: Keys) -> str:
+    """As calibration.kinds[0].load_work_s."""
+    parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return "".join(parts).lstrip(".")
 
 
-def make_figures(report: Report) -> list[Figures]:
+def make_figures(stored: StoredReport) -> list[Figures]:
     """One of each kind of archive, in the order in which copies take turns. Raises UnusableFile.
 
     A kind that was never loaded in the replay is as the others are.
     """
-    kinds = report.kinds
-    loaded = [kind for kind in kinds if _quantiles(kind, "load_work_s")]
+    calibration = stored.report.calibration
+    loaded = [seen for seen in calibration.kinds if seen.load_work_s]
     if not loaded:
         raise UnusableFile(
-            report.path,
+            stored.path,
             "found no load in it, expected a replay with some; send it more requests (--rps)",
         )
-    share = report.calibration.number("loading_memory_share", 0.5, most=1.0)
+    share = calibration.loading_memory_share
     return [
-        replace(
-            _figures(f"kind-{number}", kind if _quantiles(kind, "load_work_s") else loaded[0]),
-            loading_share=share,
-        )
-        for number, kind in enumerate(kinds)
+        _figures(f"kind-{number}", seen if seen.load_work_s else loaded[0], share)
+        for number, seen in enumerate(calibration.kinds)
     ]
 
 
@@ -111,20 +94,16 @@ def name_copies(figures: Sequence[Figures], names: Sequence[str]) -> list[Figure
     return [replace(figures[rank % len(figures)], name=name) for rank, name in enumerate(names)]
 
 
-def _figures(name: str, kind: Members) -> Figures:
-    warm = _quantiles(kind, "warm_s") or _quantiles(kind, "first_answer_s") or _NOTHING
+def _figures(name: str, seen: SeenArchive, loading_share: float | None) -> Figures:
+    nothing = (0.0,)
     return Figures(
         name,
-        kind.whole("memory_bytes", 0, most=MOST_BYTES),
-        kind.whole("disk_bytes", 0, most=MOST_BYTES),
-        _quantiles(kind, "fetch_s") or _NOTHING,
-        _quantiles(kind, "load_work_s") or _NOTHING,
-        _quantiles(kind, "unload_s") or _NOTHING,
-        warm,
-        _quantiles(kind, "first_answer_s"),
+        memory=seen.memory_bytes or 0,
+        disk=seen.disk_bytes or 0,
+        download_s=seen.fetch_s or nothing,
+        load_s=seen.load_work_s or nothing,
+        unload_s=seen.unload_s or nothing,
+        service_s=seen.warm_s or seen.first_answer_s or nothing,
+        first_answer_s=seen.first_answer_s,
+        loading_share=0.5 if loading_share is None else loading_share,
     )
-
-
-def _quantiles(kind: Members, key: str) -> Quantiles | None:
-    found = kind.numbers(key, most=MOST_SECONDS)
-    return tuple(sorted(found)) if found else None

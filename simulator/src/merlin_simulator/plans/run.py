@@ -21,7 +21,7 @@ from merlin_simulator.plans.table import write_plan
 from merlin_simulator.plans.traffic import make_traffic
 from merlin_simulator.plans.trying import Advance, try_all
 
-FORMAT = 1
+FORMAT = 2
 
 
 def plan_like(path: Path, json_path: Path | None) -> None:

@@ -1,77 +1,162 @@
-"""What a plan is asked: demand, archives, instances, rules and goals."""
+"""What a plan is asked: the tables of a PLAN.toml, with their keys, and what is made of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import PlainValidator as Reads
+from pydantic import ValidationInfo
 
-from merlin_simulator.planning.demand import Figures
+from merlin_simulator.measuring import values
+from merlin_simulator.measuring.values import (
+    MOST_AT_ONCE,
+    MOST_CORES,
+    MOST_INSTANCES,
+    Reader,
+    Table,
+)
+from merlin_simulator.planning.demand import Figures, Quantiles
 from merlin_simulator.plans.instance_types import InstanceType
+from merlin_simulator.replay.report import RuleChanges
 
 HOUR_S, DAY_S = 3600.0, 86400.0
-#: A step of a wave; in short demands there are at least so many of them.
+#: Eleven years.
+_MOST_HOURS = 100_000.0
+_MOST_FACTOR = 1_000.0
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+
+
+def _read_path(value: Any, info: ValidationInfo) -> Path:
+    """Of a file beside the one that names it."""
+    return Path(info.context or "", values.text(value))
+
+
+def _factors(count: int) -> Reader:
+    """So many factors of a rate."""
+
+    def read(value: Any) -> tuple[float, ...]:
+        found = values.numbers(value)
+        if not any(found):
+            raise ValueError("found only zeros, expected a rate above 0 at some time")
+        if len(found) != count:
+            raise ValueError(f"found {len(found)} numbers, expected {count}")
+        return found
+
+    return read
+
+
+def _read_counts(value: Any) -> tuple[int, ...]:
+    """A list of numbers of instances, or from the least to the most as "1-4"."""
+    counts = value if isinstance(value, list) else []
+    if isinstance(value, str) and (ends := _RANGE.fullmatch(value)):
+        first, last = int(ends[1]), int(ends[2])
+        counts = list(range(first, last + 1)) if last <= MOST_INSTANCES else []
+    if not counts or any(type(n) is not int or not 1 <= n <= MOST_INSTANCES for n in counts):
+        values.refuse(value, f'numbers from 1 to {MOST_INSTANCES}, as [1, 2] or "1-4"')
+    return tuple(counts)
+
+
+def _read_texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        values.refuse(value, "a list of texts")
+    return tuple(value)
+
+
+def _read_bounds(value: Any) -> list[tuple[int, int]]:
+    """The least and the most of each."""
+    bounds = []
+    for text in _read_texts(value):
+        ends = _RANGE.fullmatch(text)
+        if ends is None or not 1 <= int(ends[1]) <= int(ends[2]) <= MOST_INSTANCES:
+            values.refuse(text, f'the least and the most as "1-4", up to {MOST_INSTANCES}')
+        bounds.append((int(ends[1]), int(ends[2])))
+    return bounds
+
+
+@dataclass(frozen=True)
+class Burst(Table):
+    """For a while the rate is so many times what it was."""
+
+    at_hour: Annotated[float, Reads(values.number())]
+    minutes: Annotated[float, Reads(values.positive())]
+    factor: Annotated[float, Reads(values.number(most=_MOST_FACTOR))]
+
+
+@dataclass(frozen=True)
+class Demand(Table):
+    """trace: known requests, in place of all the rest. cloudwatch: how many there were when, in
+    place of rps and its factors. hours_of_day and days_of_week begin at 0 h of day 0, and their
+    means are made 1; bursts come on top. new_models_a_day appear beside the first ones.
+    """
+
+    models: Annotated[int, Reads(values.whole(1, values.MOST_MODELS))] = 100
+    zipf: Annotated[float, Reads(values.number(most=_MOST_FACTOR))] = 1.0
+    rps: Annotated[float, Reads(values.positive(values.MOST_RPS))] = 10.0
+    hours: Annotated[float, Reads(values.positive(_MOST_HOURS))] = 24.0
+    hours_of_day: Annotated[Sequence[float], Reads(_factors(24))] = (1.0,)
+    days_of_week: Annotated[Sequence[float], Reads(_factors(7))] = (1.0,)
+    bursts: list[Burst] = field(default_factory=list)
+    new_models_a_day: Annotated[float, Reads(values.number())] = 0.0
+    trace: Annotated[Path | None, Reads(_read_path)] = None
+    cloudwatch: Annotated[Path | None, Reads(_read_path)] = None
+
+
+#: A step of a demand; in short ones there are at least so many of them.
 _STEP_S, _LEAST_STEPS = 300.0, 96
 
 
-@dataclass(frozen=True)
-class Burst:
-    """For a while the rate is so many times what it was."""
-
-    at_s: float
-    seconds: float
-    factor: float
-
-
-@dataclass(frozen=True)
-class Wave:
-    """Factors of each hour of a day, and of each day of a week; the demand begins at 0 h of day 0.
-
-    Either's mean is made 1. Bursts come on top.
-    """
-
-    hours: Sequence[float] = (1.0,)
-    days: Sequence[float] = (1.0,)
-    bursts: Sequence[Burst] = ()
-
-
-def make_steps(wave: Wave, duration: float) -> list[float]:
-    """The rate's factor in steps of equal length; 1.0 where there is no wave."""
-    if len(wave.hours) == len(wave.days) == 1 and not wave.bursts:
+def make_steps(demand: Demand, bursts: Sequence[Burst]) -> list[float]:
+    """The rate's factor in steps of equal length; 1.0 where it is always the same."""
+    if len(demand.hours_of_day) == len(demand.days_of_week) == 1 and not bursts:
         return [1.0]
+    duration = demand.hours * HOUR_S
     count = max(_LEAST_STEPS, round(duration / _STEP_S))
-    shortest = min((burst.seconds for burst in wave.bursts), default=duration)
+    shortest = min((burst.minutes * 60.0 for burst in bursts), default=duration)
     count = max(count, min(100_000, round(4 * duration / shortest)))
     at = (np.arange(count) + 0.5) * duration / count
-    hours, days = np.asarray(wave.hours, dtype=float), np.asarray(wave.days, dtype=float)
+    hours, days = np.asarray(demand.hours_of_day), np.asarray(demand.days_of_week)
     of_day = (at % DAY_S / DAY_S * len(hours)).astype(int)
     of_week = (at // DAY_S).astype(int) % len(days)
     factors = (hours / hours.mean())[of_day] * (days / days.mean())[of_week]
-    for burst in wave.bursts:
-        within = (at >= burst.at_s) & (at < burst.at_s + burst.seconds)
+    for burst in bursts:
+        start = burst.at_hour * HOUR_S
+        within = (at >= start) & (at < start + burst.minutes * 60.0)
         factors = np.where(within, factors * burst.factor, factors)
-    found: list[float] = factors.tolist()
-    return found
+    steps: list[float] = factors.tolist()
+    return steps
+
+
+_Seconds = Annotated[Quantiles | None, Reads(values.quantiles)]
 
 
 @dataclass(frozen=True)
-class Demand:
-    """trace: known requests, in place of all the rest. cloudwatch: how many there were when, in
-    place of rps and wave. new_a_day: models that appear beside the first ones.
-    """
+class Archive(Table):
+    """Of archives that are alike: a replay's report, or figures by hand, which go above it."""
 
-    models: int = 100
-    zipf: float = 1.0
-    rps: float = 10.0
-    hours: float = 24.0
-    wave: Wave = field(default_factory=Wave)
-    new_a_day: float = 0.0
-    trace: Path | None = None
-    cloudwatch: Path | None = None
+    report: Annotated[Path | None, Reads(_read_path)] = None
+    match: Annotated[str | None, Reads(values.text)] = None
+    memory: Annotated[int | None, Reads(values.size)] = None
+    disk: Annotated[int | None, Reads(values.size)] = None
+    gpu_memory: Annotated[int | None, Reads(values.size)] = None
+    download_s: _Seconds = None
+    load_s: _Seconds = None
+    unload_s: _Seconds = None
+    service_s: _Seconds = None
+    first_answer_s: _Seconds = None
+    load_cores: Annotated[float | None, Reads(values.positive(MOST_CORES))] = None
+    concurrency: Annotated[int | None, Reads(values.whole(1, MOST_AT_ONCE))] = None
+
+    @property
+    def by_hand(self) -> dict[str, Any]:
+        """Fields of Figures that are given."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return {name: given[name] for name in given if name not in ("report", "match")}
 
 
 @dataclass(frozen=True)
@@ -86,37 +171,58 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Container:
+class Instances(Table):
+    """types: None: those of [[instance_types]]. counts: a candidate of each type and count."""
+
+    types: Annotated[tuple[str, ...] | None, Reads(_read_texts)] = None
+    counts: Annotated[tuple[int, ...], Reads(_read_counts)] = (1,)
+
+
+@dataclass(frozen=True)
+class Container(Table):
     """Of each instance, whatever its type. Bytes; disk None: no bound. speed: how many times as
     fast a core is as one of the machine that the archives were measured on.
     """
 
-    base_memory: int = 0
-    base_gpu_memory: int = 0
-    disk: int | None = None
-    ready_s: float = 240.0
-    speed: float = 1.0
+    base_memory: Annotated[int, Reads(values.size)] = 0
+    base_gpu_memory: Annotated[int, Reads(values.size)] = 0
+    disk: Annotated[int | None, Reads(values.size)] = None
+    ready_s: Annotated[float, Reads(values.number())] = 240.0
+    speed: Annotated[float, Reads(values.positive(_MOST_FACTOR))] = 1.0
 
 
 @dataclass(frozen=True)
-class Autoscaling:
+class Autoscaling(Table):
     """bounds: (least, most) instances, a candidate of each. target: invocations of an instance a
     minute.
     """
 
-    target: float
-    bounds: Sequence[tuple[int, int]]
-    out_cooldown_s: float = 300.0
-    in_cooldown_s: float = 300.0
+    target: Annotated[float, Reads(values.positive())]
+    bounds: Annotated[Sequence[tuple[int, int]], Reads(_read_bounds)]
+    out_cooldown_s: Annotated[float, Reads(values.number())] = 300.0
+    in_cooldown_s: Annotated[float, Reads(values.number())] = 300.0
 
 
 @dataclass(frozen=True)
-class Goals:
+class Goals(Table):
     """p99_s: of all answered requests. cold_share and failures: of all requests. None: any."""
 
-    p99_s: float | None = None
-    cold_share: float | None = None
-    failures: float | None = None
+    p99_s: Annotated[float | None, Reads(values.number())] = None
+    cold_share: Annotated[float | None, Reads(values.share)] = None
+    failures: Annotated[float | None, Reads(values.share)] = None
+
+
+@dataclass(frozen=True)
+class Rules(Table, RuleChanges):
+    """What differs from the platform's."""
+
+
+@dataclass(frozen=True)
+class Top(Table):
+    """What stands above all tables."""
+
+    prices: Annotated[Path | None, Reads(_read_path)] = None
+    seed: Annotated[int, Reads(values.whole(0, values.MOST_SEED))] = 1
 
 
 @dataclass(frozen=True)
@@ -139,15 +245,15 @@ class PlanSettings:
 
 def describe_settings(settings: PlanSettings) -> dict[str, Any]:
     """The same tree, with texts for paths and for what has names."""
-    found: dict[str, Any] = _plain(asdict(settings))
-    return found
+    tree: dict[str, Any] = _plain(asdict(settings))
+    return tree
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(member) for key, member in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(one) for one in value]
+        return [_plain(member) for member in value]
     if isinstance(value, Enum):
         return value.value
     return str(value) if isinstance(value, Path) else value

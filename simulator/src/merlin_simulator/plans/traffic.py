@@ -13,17 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from merlin_simulator.measuring.values import MOST_MODELS, MOST_RPS, MOST_SECONDS, shown
 from merlin_simulator.planning.demand import Demand, Figures, PoissonDemand, TraceDemand
 from merlin_simulator.plans.files import (
-    MOST_MODELS,
     MOST_PERIODS,
-    MOST_RPS,
-    MOST_SECONDS,
     Impossible,
     Row,
     UnusableFile,
     read_rows,
-    shown,
 )
 from merlin_simulator.plans.settings import DAY_S, HOUR_S, Kind, PlanSettings, make_steps
 from merlin_simulator.replay.copies import SUFFIX, make_names
@@ -223,8 +220,8 @@ def _of_laws(settings: PlanSettings) -> Traffic:
         source = f"the invocations of {demand.cloudwatch.name}"
     else:
         duration = demand.hours * HOUR_S
-        steps = make_steps(demand.wave, duration)
-        plain = make_steps(replace(demand.wave, bursts=()), duration)
+        steps = make_steps(demand, demand.bursts)
+        plain = make_steps(demand, ())
         if not any(steps) or not any(plain):
             raise Impossible(
                 f"found a rate of 0 in all of the {demand.hours:g} hours, by hours_of_day, "
@@ -233,7 +230,7 @@ def _of_laws(settings: PlanSettings) -> Traffic:
         rate = demand.rps * (sum(steps) / len(steps)) / (sum(plain) / len(plain))
         hours = "1 hour" if demand.hours == 1 else f"{demand.hours:g} hours"
         source = f"{demand.rps:g} requests a second for {hours}"
-    new = round(demand.new_a_day * duration / DAY_S)
+    new = round(demand.new_models_a_day * duration / DAY_S)
     models = demand.models + new
     if models > MOST_MODELS:
         raise Impossible(

@@ -200,8 +200,8 @@ def _faster(figures: Figures, speed: float) -> Figures:
 
     return replace(
         figures,
-        loads=faster(figures.loads),
-        unloads=faster(figures.unloads),
-        services=faster(figures.services),
-        firsts=figures.firsts and faster(figures.firsts),
+        load_s=faster(figures.load_s),
+        unload_s=faster(figures.unload_s),
+        service_s=faster(figures.service_s),
+        first_answer_s=figures.first_answer_s and faster(figures.first_answer_s),
     )

@@ -106,7 +106,7 @@ def test_without_a_cache_nothing_stays() -> None:
 def test_a_copy_that_finds_no_disk_is_no_failure() -> None:
     """Another instance has the model: nobody waits for the copy, and all goes on."""
     demand = PoissonDemand((1.0,), 400.0, 30.0, 1)
-    figures = [replace(archives(1)[0], services=(0.02,))]
+    figures = [replace(archives(1)[0], service_s=(0.02,))]
     happening = Happening()
     endpoint = PlannedEndpoint(
         happening, demand, figures, machine(2, disk=MIB), Rules(busy_at=1), 2
@@ -132,7 +132,7 @@ def test_what_is_busy_is_copied_by_the_seed() -> None:
     def copied(seed: int) -> float:
         times = np.arange(1.0, 2000.0) / 20
         demand = TraceDemand(times, np.zeros(len(times), dtype=int), 1, 100.0)
-        figures = [replace(archives(1)[0], services=(0.1,))]
+        figures = [replace(archives(1)[0], service_s=(0.1,))]
         happening = Happening()
         endpoint = PlannedEndpoint(
             happening, demand, figures, machine(2), Rules(busy_at=3), 2, seed
@@ -147,7 +147,7 @@ def test_what_is_busy_is_copied_by_the_seed() -> None:
 
 def test_what_gets_busy_later_is_copied_then() -> None:
     """One that was loaded while hardly anybody asked for it, when more do."""
-    figures = [replace(archives(1)[0], services=(0.1,))]
+    figures = [replace(archives(1)[0], service_s=(0.1,))]
     wave = (0.001, 0.001, 1.0, 1.0)
     endpoint, happening = begun(PoissonDemand((1.0,), 10.0, 400.0, 1, wave), figures, 2)
     happening.run(200.0)
@@ -158,7 +158,7 @@ def test_what_gets_busy_later_is_copied_then() -> None:
 
 def test_an_instance_that_comes_later_has_its_copies() -> None:
     """Of what is busy on the only one that there was."""
-    figures = [replace(archives(1)[0], services=(0.1,))]
+    figures = [replace(archives(1)[0], service_s=(0.1,))]
     endpoint, happening = begun(PoissonDemand((1.0,), 20.0, 400.0, 1), figures, 1)
     happening.run(200.0)
     assert endpoint.counts.copies == 0
@@ -176,7 +176,7 @@ def test_who_asks_while_others_are_answered_has_it_copied() -> None:
     """Four have waited for it; the fifth comes while they are answered."""
     times = np.array([1.0, 1.1, 1.2, 1.3, 11.5])
     demand = TraceDemand(times, np.zeros(5, dtype=int), 1, 60.0)
-    figures = [replace(archives(1, load_s=10.0)[0], services=(0.001,), firsts=(1.0,))]
+    figures = [replace(archives(1, load_s=10.0)[0], service_s=(0.001,), first_answer_s=(1.0,))]
     for last, copies in ((11.5, 1), (30.0, 0)):
         times[-1] = last
         demand = TraceDemand(times, np.zeros(5, dtype=int), 1, 60.0)
@@ -263,7 +263,7 @@ def gone_through_with(
 
 def test_without_a_cache_a_model_stays_until_all_are_answered() -> None:
     """Who comes while others are answered finds it; who comes after that does not."""
-    figures = [replace(archives(1)[0], services=(2.0,), firsts=(2.0,))]
+    figures = [replace(archives(1)[0], service_s=(2.0,), first_answer_s=(2.0,))]
     times = np.array([1.0, 2.5, 4.0, 9.0])
     demand = TraceDemand(times, np.zeros(4, dtype=int), 1, 20.0)
     happening = Happening()

@@ -37,7 +37,7 @@ def test_a_short_sample_of_a_busy_queue_does_not_begin_empty() -> None:
 def test_a_model_has_no_more_than_its_places() -> None:
     """One and a half times what its one place can do: a third is lost, whatever cores are idle;
     the other model's requests do not wait for it."""
-    figures = [replace(archives(1)[0], services=(0.01,))] * 2
+    figures = [replace(archives(1)[0], service_s=(0.01,))] * 2
     window = Window(figures, [150.0, 10.0], cores=4)
     assert window.utilization == pytest.approx((100 + 10) * 0.01 / 4)
     assert window.lost == pytest.approx(50 / 160)
@@ -62,7 +62,7 @@ def erlangs(cores: int, utilization: float) -> float:
 
 
 def replace_services(figure: Figures, services: tuple[float, ...]) -> Figures:
-    return replace(figure, services=services, concurrency=64)
+    return replace(figure, service_s=services, concurrency=64)
 
 
 def erlang_c(cores: int, offered: float) -> float:

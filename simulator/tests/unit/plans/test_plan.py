@@ -28,7 +28,12 @@ from merlin_simulator.rules import MIB, CacheSetting
 from simulator.tests.support.planning import archives
 
 FIGURES = replace(
-    archives(1)[0], memory=40 * MIB, disk=10 * MIB, loads=(0.5,), unloads=(0.1,), services=(0.01,)
+    archives(1)[0],
+    memory=40 * MIB,
+    disk=10 * MIB,
+    load_s=(0.5,),
+    unload_s=(0.1,),
+    service_s=(0.01,),
 )
 SMALL = InstanceType("ml.small", 2, 1000 * MIB, None)
 LARGE = InstanceType("ml.large", 4, 4000 * MIB, None)
@@ -119,7 +124,7 @@ def test_a_goal_below_what_a_request_takes() -> None:
 
 def test_too_few_cores() -> None:
     """More than the cores can do is not answered in time, and is told by that."""
-    busy = replace(FIGURES, services=(0.5,))
+    busy = replace(FIGURES, service_s=(0.5,))
     plan = planned(
         replace(SETTINGS, kinds=[Kind(busy)], types=[LARGE], counts=(1,), goals=Goals(failures=0.1))
     )
@@ -144,7 +149,7 @@ def test_who_answers_too_late_has_no_good_p99(
 ) -> None:
     """More is asked than 4 cores, or a model's one place, can do, or nothing is loaded in time: the
     p99 of the few that are answered, or of none, is no reason to rent it."""
-    kinds = [Kind(replace(FIGURES, services=(service,), concurrency=concurrency))]
+    kinds = [Kind(replace(FIGURES, service_s=(service,), concurrency=concurrency))]
     demand = Demand(models=1, rps=0.1 if rules else 20.0, hours=0.1)
     settings = replace(SETTINGS, demand=demand, kinds=kinds, types=[LARGE], counts=(1,))
     (answer,) = planned(replace(settings, rules=rules)).answers
@@ -163,7 +168,7 @@ def test_without_prices_the_smallest_is_best() -> None:
 
 def test_who_answers_nobody_meets_no_goal() -> None:
     """No request is answered before its caller gives up."""
-    never = replace(FIGURES, loads=(10_000.0,))
+    never = replace(FIGURES, load_s=(10_000.0,))
     demand = Demand(models=5, rps=1.0, hours=0.1)
     plan = planned(
         replace(

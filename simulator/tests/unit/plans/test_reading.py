@@ -8,6 +8,7 @@ import pytest
 
 from merlin_simulator.plans.files import PlanError, UnusableFile
 from merlin_simulator.plans.plan_toml import read_settings
+from merlin_simulator.plans.settings import Burst
 from merlin_simulator.rules import GIB, MIB, CacheSetting
 
 NO_COUNTS = "# counts: not beside [autoscaling]"
@@ -79,12 +80,12 @@ def test_all_of_it_is_read(tmp_path: Path) -> None:
     assert (settings.seed, settings.prices) == (7, {"ml.own.large": 0.5})
     assert read_settings(written(tmp_path, GOOD.replace("seed = 7", "seed = 0"))).seed == 0
     demand = settings.demand
-    assert (demand.models, demand.rps, demand.new_a_day) == (40, 12.5, 5.0)
-    assert [(b.at_s, b.seconds, b.factor) for b in demand.wave.bursts] == [(3600, 600, 4)]
+    assert (demand.models, demand.rps, demand.new_models_a_day) == (40, 12.5, 5.0)
+    assert demand.bursts == [Burst(1, 10, 4)]
     small, big = settings.kinds
     assert (small.match, big.match) == (None, "big-*")
     assert (small.figures.memory, small.figures.gpu_memory) == (40 * MIB, GIB)
-    assert (small.figures.loads, big.figures.services) == ((0.5, 1.0), (0.02, 0.05))
+    assert (small.figures.load_s, big.figures.service_s) == ((0.5, 1.0), (0.02, 0.05))
     assert [one.name for one in settings.types] == ["ml.own.large", "ml.g4dn.xlarge"]
     assert [one.gpu_memory for one in settings.types] == [None, 16 * GIB]
     assert settings.autoscaling is not None
@@ -143,6 +144,28 @@ def test_what_is_wrong_is_said_with_its_place(
     assert message.startswith(f"{path}:{place}: "), message
     assert said in message
     assert "\n" not in message
+
+
+def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
+    """In their order, each with its place; up to twenty, then how many more there are."""
+    text = GOOD.replace("models = 40", "models = 0").replace("factor = 4", 'factor = "x"')
+    text = text.replace("load_s = 2\n", "").replace("[goals]", "[gaols]")
+    text = text.replace(NO_COUNTS, "counts = [1]")
+    path = written(tmp_path, text)
+    with pytest.raises(UnusableFile) as refused:
+        read_settings(path)
+    assert [line.removeprefix(f"{path}:") for line in str(refused.value).splitlines()] == [
+        "5:1: demand.models: found 0, expected a whole number from 1 to 100000",
+        "14:1: demand.bursts.factor: found 'x', expected a number",
+        "22:1: [archives]: found no load_s, expected one",
+        "38:1: instances.counts: found beside [autoscaling], whose bounds say how many; leave one",
+        "48:1: gaols: found a table that is not known; did you mean goals?",
+    ]
+    path.write_text("\n".join(f"x{n} = 1" for n in range(30)) + "\n" + GOOD)
+    with pytest.raises(UnusableFile) as refused:
+        read_settings(path)
+    lines = str(refused.value).splitlines()
+    assert (len(lines), lines[-1]) == (21, "and 10 more")
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from merlin_simulator.plans.files import UnusableFile
 from merlin_simulator.plans.instance_types import read_prices
-from merlin_simulator.plans.settings import Burst, Demand, Kind, PlanSettings, Wave, make_steps
+from merlin_simulator.plans.settings import Burst, Demand, Kind, PlanSettings, make_steps
 from merlin_simulator.plans.traffic import make_traffic, read_series, read_trace
 from simulator.tests.support.planning import archives
 
@@ -121,19 +121,19 @@ def test_a_series_that_is_wrong(tmp_path: Path, rows: str, said: str) -> None:
 
 def test_waves() -> None:
     """Hours and days have a mean of 1, bursts come on top."""
-    assert make_steps(Wave(), 86400.0) == [1.0]
-    steps = np.array(make_steps(Wave(hours=[1.0] * 12 + [3.0] * 12), 86400.0))
+    assert make_steps(Demand(), ()) == [1.0]
+    steps = np.array(make_steps(Demand(hours_of_day=[1.0] * 12 + [3.0] * 12), ()))
     assert steps.mean() == pytest.approx(1.0)
     assert (steps[0], steps[-1]) == (0.5, 1.5)
-    weekend = make_steps(Wave(days=[1, 1, 1, 1, 1, 0, 0]), 7 * 86400.0)
+    weekend = make_steps(Demand(hours=7 * 24.0, days_of_week=[1, 1, 1, 1, 1, 0, 0]), ())
     assert (weekend[0], weekend[-1]) == (1.4, 0.0)
-    burst = make_steps(Wave(bursts=[Burst(3600.0, 60.0, 5.0)]), 7200.0)
+    burst = make_steps(Demand(hours=2.0), [Burst(1.0, 1.0, 5.0)])
     assert sum(burst) / len(burst) == pytest.approx(1 + 4 * 60 / 7200, rel=0.01)
 
 
 def test_new_models_come_in_their_time() -> None:
     """Nobody asks for one before it is there."""
-    demand = Demand(models=10, hours=24.0, new_a_day=3.0, rps=1.0)
+    demand = Demand(models=10, hours=24.0, new_models_a_day=3.0, rps=1.0)
     traffic = make_traffic(replace(SETTINGS, demand=demand))
     made = traffic.make(1.0)
     assert len(traffic.archives) == made.models == 13
