@@ -11,7 +11,7 @@ from botocore.validate import ParamValidator
 from merlin_deploy.config.sections import Config
 from merlin_deploy.desired import Desired, Facts, make_desired
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.validation import check_members
+from merlin_simulator.control.validation import read_members
 
 Request = tuple[str, str, dict[str, Any]]
 _SESSION, _VALIDATOR = get_session(), ParamValidator()
@@ -27,7 +27,7 @@ def check_config(config: Config) -> set[str]:
         errors = _VALIDATOR.validate(members, shape)
         assert not errors.has_errors(), (operation, errors.generate_report())
         try:
-            check_members(shape, members)
+            read_members(shape, members)
         except ServiceError as error:
             raise AssertionError(f"{operation}: {error}") from error
         seen.add(operation)

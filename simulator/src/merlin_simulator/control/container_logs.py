@@ -10,22 +10,19 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import boto3
-from botocore.config import Config
+from merlin_simulator.errors import ACCOUNT
 
 _logger = logging.getLogger(__name__)
 
 _GROUP = "/aws/sagemaker/Endpoints/"
-_ACCOUNT = "123456789012"
 #: Between two looks at the files.
 _LOOK_S = 0.3
-#: Of a stream, so much is kept, in bytes; at twice that the older half is dropped.
+#: Of a stream, so much is shown, in bytes; at twice that the older half is dropped.
 _KEPT = 4 * 1024 * 1024
 #: Read at once; and CloudWatch's longest event, less what it counts beside the message.
 _AT_ONCE, _LONGEST = 512 * 1024, 256 * 1024 - 26
@@ -38,27 +35,13 @@ class _Followed:
     stream: str
     path: Path
     position: int = 0
-    kept: int = 0
-    made: bool = False
-
-
-def make_logs_client(url: str, region: str) -> Any:
-    """boto3's client of the logs at this url; none of the user's AWS settings matter."""
-    return boto3.client(
-        "logs",
-        endpoint_url=url,
-        region_name=region,
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-        config=Config(proxies={}),
-    )
+    shown: int = 0
 
 
 class ContainerLogs:
-    """make_client: boto3's client of logs by region; its calls may block."""
+    """Shows files in moto's CloudWatch Logs."""
 
-    def __init__(self, make_client: Callable[[str], Any]) -> None:
-        self._client = lru_cache(make_client)
+    def __init__(self) -> None:
         self._followed: dict[Path, _Followed] = {}
         self._reading = threading.Lock()
 
@@ -86,52 +69,34 @@ class ContainerLogs:
         with self._reading:
             try:
                 for lines in _new_lines(followed, ended=ended):
-                    self._show(followed, lines)
+                    _show(followed, lines)
             except Exception as error:  # moto's: what a container does must not depend on it
                 _logger.warning("%s is not shown in logs: %r", followed.path, error)
 
-    def _show(self, followed: _Followed, lines: list[str]) -> None:
-        client, named = self._client(followed.region), _named(followed)
-        if not followed.made:
-            followed.made = True
-            _make(client, named)
-        now = int(time.time() * 1000)
-        events = [{"timestamp": now, "message": line} for line in lines]
-        client.put_log_events(**named, logEvents=events)
-        followed.kept += sum(map(len, lines))
-        if followed.kept > 2 * _KEPT:
-            followed.kept = _drop_old(followed)
 
-
-def _named(followed: _Followed) -> dict[str, str]:
-    return {"logGroupName": followed.group, "logStreamName": followed.stream}
-
-
-def _make(client: Any, named: dict[str, str]) -> None:
-    """The group and the stream, where they are not there from an earlier endpoint of the name."""
-    exists = client.exceptions.ResourceAlreadyExistsException
-    for make, members in (
-        (client.create_log_group, ("logGroupName",)),
-        (client.create_log_stream, ("logGroupName", "logStreamName")),
-    ):
-        try:
-            make(**{member: named[member] for member in members})
-        except exists:
-            continue
-
-
-def _drop_old(followed: _Followed) -> int:
-    """Leave the last events of the stream in moto; how long they are together."""
+def _show(followed: _Followed, lines: list[str]) -> None:
     from moto.logs.models import logs_backends
 
-    group = logs_backends[_ACCOUNT][followed.region].groups[followed.group]
-    events, kept = group.streams[followed.stream].events, 0
+    logs = logs_backends[ACCOUNT][followed.region]
+    logs.ensure_log_group(followed.group)
+    logs.ensure_log_stream(followed.group, followed.stream)
+    now = int(time.time() * 1000)
+    stream = logs.groups[followed.group].streams[followed.stream]
+    stream.put_log_events([{"timestamp": now, "message": line} for line in lines])
+    followed.shown += sum(map(len, lines))
+    if followed.shown > 2 * _KEPT:
+        followed.shown = _drop_old(stream.events)
+
+
+def _drop_old(events: list[Any]) -> int:
+    """Leave the last events of a stream; how long they are together."""
+    size = 0
     for number in range(len(events) - 1, -1, -1):
-        kept += len(events[number].message)
-        if kept > _KEPT:
+        size += len(events[number].message)
+        if size > _KEPT:
             del events[: number + 1]
-            return kept
-    return kept
+            break
+    return size
 
 
 def _new_lines(followed: _Followed, *, ended: bool) -> Iterator[list[str]]:

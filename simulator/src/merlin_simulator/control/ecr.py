@@ -17,6 +17,7 @@ from merlin_simulator.control.apis import Operation
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.records import page
+from merlin_simulator.errors import ACCOUNT
 
 #: Without the ones it knows, a registry converts a manifest, or says that there is none.
 _ACCEPTED = ", ".join(
@@ -129,7 +130,6 @@ def _is_here(host: str) -> bool:
         return host == "localhost"
 
 
-_ACCOUNT = "123456789012"
 #: AWS, DescribeImages and ListImages: on one page.
 _ON_A_PAGE = 100
 _WRONG = "InvalidParameterException"
@@ -270,7 +270,7 @@ class RegistryImages:
 
 
 def _registry_id(call: Call) -> str:
-    return str(call.members.get("registryId", _ACCOUNT))
+    return str(call.members.get("registryId", ACCOUNT))
 
 
 def _wanted(images: list[_Image], members: Mapping[str, Any]) -> list[_Image]:
@@ -293,4 +293,4 @@ def _is_created(name: str, region: str) -> bool:
     """Whether moto has the repository: then nothing was pushed to it yet."""
     from moto.ecr.models import ecr_backends
 
-    return name in ecr_backends[_ACCOUNT][region].repositories
+    return name in ecr_backends[ACCOUNT][region].repositories

@@ -3,79 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 from merlin_simulator.control.errors import ServiceError
-
-_Made = TypeVar("_Made")
+from merlin_simulator.errors import ACCOUNT
 
 
 @contextmanager
 def read_late() -> Iterator[None]:
-    """IAM that is made within the block has them once somebody looks."""
+    """IAM that is made within the block reads AWS's policies once somebody looks at them."""
     from moto.iam.models import IAMBackend
 
     before = IAMBackend._init_aws_policies, IAMBackend._init_managed_policies
-    IAMBackend._init_aws_policies = lambda iam: _Late(partial(before[0], iam))
-    IAMBackend._init_managed_policies = lambda iam: _LateByArn(iam.aws_managed_policies)
+    IAMBackend._init_aws_policies = IAMBackend._init_managed_policies = lambda _: None
+    IAMBackend.aws_managed_policies = _Late("aws", before[0])
+    IAMBackend.managed_policies = _Late("all", before[1])
     try:
         yield
     finally:
         IAMBackend._init_aws_policies, IAMBackend._init_managed_policies = before
+        del IAMBackend.aws_managed_policies, IAMBackend.managed_policies
 
 
-class _Late(Sequence[Any]):
-    """A list that is made when it is first looked at."""
+class _Late:
+    """An attribute that is made at the first look, once for all threads."""
 
-    def __init__(self, make: Callable[[], list[Any]]) -> None:
-        self._made = _Once(make)
+    def __init__(self, name: str, make: Callable[[Any], Any]) -> None:
+        self._name, self._make, self._making = f"_late_{name}", make, Lock()
 
-    def __getitem__(self, which: Any) -> Any:
-        return self._made.value[which]
-
-    def __len__(self) -> int:
-        return len(self._made.value)
-
-    def __add__(self, more: list[Any]) -> list[Any]:
-        return self._made.value + more
-
-
-class _LateByArn(UserDict[str, Any]):
-    """All policies by their ARNs: AWS's, and then those of the user."""
-
-    def __init__(self, policies: _Late) -> None:
-        self._made = _Once(lambda: {policy.arn: policy for policy in policies})
-
-    @property
-    def data(self) -> dict[str, Any]:  # type: ignore[override]
-        return self._made.value
-
-
-class _Once(Generic[_Made]):
-    """What is made at the first look, once for all threads."""
-
-    def __init__(self, make: Callable[[], _Made]) -> None:
-        self._make, self._making = make, Lock()
-        self._made: _Made | None = None
-
-    @property
-    def value(self) -> _Made:
+    def __get__(self, owner: Any, _: type) -> Any:
         with self._making:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            if self._name not in vars(owner):
+                vars(owner)[self._name] = self._make(owner)
+            return vars(owner)[self._name]
+
+    def __set__(self, owner: Any, _: None) -> None:
+        """moto sets it when it begins."""
 
 
 _PRINCIPAL, _ACTION = "sagemaker.amazonaws.com", "sts:AssumeRole"
-_ACCOUNT = "123456789012"
-
-
 #: Of a caller who is nobody in IAM here, where it has no role that SageMaker may assume.
 _CALLERS = "sagemaker"
 
@@ -98,14 +68,14 @@ def callers_arn() -> str:
     """Of GetCallerIdentity: as in a notebook on AWS, whose role a model may be created with."""
     fit = (arn for arn, document in _policies().items() if lets_sagemaker_assume(document))
     name = next(fit, _CALLERS).rpartition("/")[2]
-    return f"arn:aws:sts::{_ACCOUNT}:assumed-role/{name}/simulator"
+    return f"arn:aws:sts::{ACCOUNT}:assumed-role/{name}/simulator"
 
 
 def _policies() -> dict[str, str]:
     """Each role's ARN and trust policy."""
     from moto.iam.models import iam_backends
 
-    roles = list(iam_backends[_ACCOUNT]["aws"].roles.values())
+    roles = list(iam_backends[ACCOUNT]["aws"].roles.values())
     return {role.arn: role.assume_role_policy_document for role in roles}
 
 

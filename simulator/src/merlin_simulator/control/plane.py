@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -19,12 +19,12 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from merlin_simulator.api.runtime_api import UnknownOperation, make_runtime_routes
-from merlin_simulator.control.apis import JsonApi, read_service_model
+from merlin_simulator.control.apis import Api
 from merlin_simulator.control.autoscaling.service import Autoscaling
 from merlin_simulator.control.caller import signed
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.service import CloudWatch
-from merlin_simulator.control.container_logs import ContainerLogs, make_logs_client
+from merlin_simulator.control.container_logs import ContainerLogs
 from merlin_simulator.control.ecr import Registry, RegistryImages
 from merlin_simulator.control.errors import make_error
 from merlin_simulator.control.moto import Moto
@@ -32,7 +32,7 @@ from merlin_simulator.control.overview import EndpointPages, Overview, Traffic, 
 from merlin_simulator.control.production import MakeMachine, Productions
 from merlin_simulator.control.records import Records
 from merlin_simulator.control.sagemaker.endpoints import Endpoints, make_operations
-from merlin_simulator.control.sagemaker.resources import EndpointConfigs, Models, Quotas, Tags
+from merlin_simulator.control.sagemaker.resources import EndpointConfigs, Models, Tags
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
 
@@ -48,14 +48,6 @@ _BY_SIGNATURE = frozenset({"monitoring"})
 #: How the names of calls begin that change nothing.
 _READS = ("Get", "List", "Describe")
 _PAGES = ("/simulator", "/metrics")
-
-
-class Api(Protocol):
-    """A service that is carried out here."""
-
-    async def answer(self, scope: Scope, receive: Receive, send: Send, region: str) -> None:
-        """Answer one request of this service."""
-        ...
 
 
 class Front:
@@ -149,17 +141,12 @@ class Plane:
         kept, clock = setup.state / "sagemaker", setup.clock
         records = {kind: Records(kept / kind, *needed) for kind, needed in _NEEDED.items()}
         self.tags = Tags(Records(kept / "tags", "Tags"), self._exists)
-        self.models = Models(records["models"], self.tags, clock, self._check)
-        self.configs = EndpointConfigs(records["endpoint-configs"], self.tags, clock, self.models)
-        self.logs = ContainerLogs(partial(make_logs_client, setup.moto_url))
+        self.logs = ContainerLogs()
         self.productions = Productions(
-            setup.s3,
-            setup.make_machine,
-            setup.work_dir,
-            setup.rules,
-            setup.memory,
-            self.logs,
+            setup.s3, setup.make_machine, setup.work_dir, setup.rules, setup.memory, self.logs
         )
+        self.models = Models(records["models"], self.tags, clock, self.productions.check)
+        self.configs = EndpointConfigs(records["endpoint-configs"], self.tags, clock, self.models)
         self.endpoints = Endpoints(
             records["endpoints"],
             self.tags,
@@ -167,7 +154,7 @@ class Plane:
             self.configs,
             self.models,
             self.productions.make,
-            Quotas(setup.quotas),
+            setup.quotas,
             log,
         )
         self.pages, self._traffic = EndpointPages(self.endpoints, setup.rules), Traffic(clock)
@@ -205,18 +192,16 @@ class Plane:
             lifespan=partial(self._lifespan, overview),
         )
         operations = make_operations(self.models, self.configs, self.endpoints, self.tags)
-        apis: dict[str, Api] = {
-            "sagemaker": JsonApi(read_service_model("sagemaker"), operations, self._moto),
-            "application-autoscaling": JsonApi(
-                read_service_model("application-autoscaling"),
-                self.autoscaling.operations(),
-                self._moto,
+        apis = {
+            "sagemaker": Api("sagemaker", operations, self._moto),
+            "application-autoscaling": Api(
+                "application-autoscaling", self.autoscaling.operations(), self._moto
             ),
             "monitoring": self.cloudwatch.api(self._moto),
         }
         if self._setup.registry is not None:
-            images = RegistryImages(Registry(self._setup.registry)).operations()
-            apis["ecr"] = JsonApi(read_service_model("ecr"), images, self._moto)
+            images = RegistryImages(Registry(self._setup.registry))
+            apis["ecr"] = Api("ecr", images.operations(), self._moto)
         return Front(own, apis, self._moto, self._setup.region)
 
     async def refuse(self) -> None:
@@ -261,9 +246,6 @@ class Plane:
             ]
             await asyncio.gather(*(i.holdings.memory.read() for i in instances))
             await asyncio.sleep(_GAUGE_EVERY_S)
-
-    async def _check(self, container: Mapping[str, Any], role: str) -> None:
-        await self.productions.check(container, role)
 
     def _exists(self, arn: str) -> bool:
         members = ("ModelArn", "EndpointConfigArn", "EndpointArn")

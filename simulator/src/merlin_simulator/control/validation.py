@@ -18,27 +18,6 @@ from merlin_simulator.control.errors import ServiceError
 _EARLIEST_S, _LATEST_S = -62_135_596_800.0, 253_402_300_799.0
 
 
-def known_members(shape: Shape | None, members: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The members of an operation's input; those that check_members lets pass."""
-    if not isinstance(shape, StructureShape):
-        return members
-    return {
-        name: _known(member, members[name])
-        for name, member in shape.members.items()
-        if members.get(name) is not None
-    }
-
-
-def _known(shape: Shape, value: Any) -> Any:
-    if isinstance(shape, StructureShape):
-        return known_members(shape, value)
-    if isinstance(shape, ListShape):
-        return [_known(shape.member, element) for element in value]
-    if isinstance(shape, MapShape):
-        return {key: _known(shape.value, element) for key, element in value.items()}
-    return read_time(value) if shape.type_name == "timestamp" else value
-
-
 def read_time(value: float | str) -> float:
     """A time as JSON or a form has it: seconds since the epoch, or ISO 8601, which is UTC where it
     has no zone. Raises ValueError for what is no time of the years 1 to 9999."""
@@ -78,44 +57,60 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def check_members(shape: Shape | None, members: Mapping[str, Any]) -> None:
-    """Raise what AWS answers where members are not what the operation's input shape allows."""
+def read_members(shape: Shape | None, members: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The members that an operation's input shape has: no nulls, times as read_time has them.
+
+    Raises what AWS answers where they are not what the shape allows.
+    """
     if not isinstance(shape, StructureShape):
-        return
-    breaches = list(_structure(shape, members, ""))
-    if not breaches:
-        return
-    count = len(breaches)
-    errors = "1 validation error" if count == 1 else f"{count} validation errors"
-    raise ServiceError(f"{errors} detected: {'; '.join(breaches[:_LISTED])}")
+        return members
+    breaches = list[str]()
+    known = _read_structure(shape, members, "", breaches)
+    if breaches:
+        count = len(breaches)
+        errors = "1 validation error" if count == 1 else f"{count} validation errors"
+        raise ServiceError(f"{errors} detected: {'; '.join(breaches[:_LISTED])}")
+    return known
 
 
-def _structure(shape: StructureShape, value: Mapping[str, Any], path: str) -> Iterator[str]:
+def _read_structure(
+    shape: StructureShape, value: Mapping[str, Any], path: str, breaches: list[str]
+) -> dict[str, Any]:
     for name in shape.required_members:
         if value.get(name) is None:
-            yield _breach(None, _below(path, name), "Member must not be null")
-    for name, member in shape.members.items():
-        if value.get(name) is not None:
-            yield from _member(member, value[name], _below(path, name))
+            breaches.append(_breach(None, _below(path, name), "Member must not be null"))
+    return {
+        name: _read(member, value[name], _below(path, name), breaches)
+        for name, member in shape.members.items()
+        if value.get(name) is not None
+    }
 
 
-def _member(shape: Shape, value: Any, path: str) -> Iterator[str]:
+def _read(shape: Shape, value: Any, path: str, breaches: list[str]) -> Any:
     _check_type(shape, value, path)
     if isinstance(shape, StructureShape):
-        yield from _structure(shape, value, path)
-    elif isinstance(shape, ListShape):
-        yield from _sized(shape, len(value), value, path)
-        for number, element in enumerate(value, 1):
-            yield from _member(shape.member, element, f"{path}.{number}.member")
-    elif isinstance(shape, MapShape):
-        yield from _sized(shape, len(value), value, path)
-        for key, element in value.items():
-            yield from _member(shape.key, key, f"{path}.key")
-            yield from _member(shape.value, element, f"{path}.value")
-    elif shape.type_name == "string":
-        yield from _string(shape, value, path)
+        return _read_structure(shape, value, path, breaches)
+    if isinstance(shape, ListShape):
+        breaches += _sized(shape, len(value), value, path)
+        return [
+            _read(shape.member, element, f"{path}.{number}.member", breaches)
+            for number, element in enumerate(value, 1)
+        ]
+    if isinstance(shape, MapShape):
+        breaches += _sized(shape, len(value), value, path)
+        return {
+            _read(shape.key, key, f"{path}.key", breaches): _read(
+                shape.value, element, f"{path}.value", breaches
+            )
+            for key, element in value.items()
+        }
+    if shape.type_name == "string":
+        breaches += _string(shape, value, path)
     elif shape.type_name in ("integer", "long", "float", "double"):
-        yield from _bounded(shape, value, value, path, "Member must have value {} than or equal to")
+        breaches += _bounded(
+            shape, value, value, path, "Member must have value {} than or equal to"
+        )
+    return read_time(value) if shape.type_name == "timestamp" else value
 
 
 def _check_type(shape: Shape, value: Any, path: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from botocore.model import ServiceModel
 
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.validation import check_members
+from merlin_simulator.control.validation import read_members
 
 
 def check(pattern: str, value: str) -> None:
@@ -19,7 +19,7 @@ def check(pattern: str, value: str) -> None:
     }
     operations = {"Do": {"name": "Do", "input": {"shape": "Input"}}}
     model = ServiceModel({"metadata": {}, "operations": operations, "shapes": shapes})
-    check_members(model.operation_model("Do").input_shape, {"Name": value})
+    read_members(model.operation_model("Do").input_shape, {"Name": value})
 
 
 @pytest.mark.parametrize(

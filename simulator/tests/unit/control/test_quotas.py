@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.sagemaker.resources import Quotas
+from merlin_simulator.control.sagemaker.resources import check_quotas
 
-QUOTAS = Quotas({"ml.c5.xlarge": 2})
+QUOTAS = {"ml.c5.xlarge": 2}
 
 
 def variant(count: int) -> dict[str, Any]:
@@ -17,15 +17,15 @@ def variant(count: int) -> dict[str, Any]:
 
 
 def test_all_variants_of_a_call_count_together() -> None:
-    QUOTAS.check([variant(1), variant(1)], [])
+    check_quotas(QUOTAS, [variant(1), variant(1)], [])
     with pytest.raises(ServiceError, match="request delta of 2 Instances") as refused:
-        QUOTAS.check([variant(1), variant(1)], [("ml.c5.xlarge", 1)])
+        check_quotas(QUOTAS, [variant(1), variant(1)], [("ml.c5.xlarge", 1)])
     assert refused.value.code == "ResourceLimitExceeded"
 
 
 def test_fewer_instances_are_never_too_many() -> None:
-    QUOTAS.check([variant(-1)], [("ml.c5.xlarge", 5)])
+    check_quotas(QUOTAS, [variant(-1)], [("ml.c5.xlarge", 5)])
 
 
 def test_other_types_have_none() -> None:
-    QUOTAS.check([{**variant(9), "InstanceType": "ml.m5.large"}], [])
+    check_quotas(QUOTAS, [{**variant(9), "InstanceType": "ml.m5.large"}], [])

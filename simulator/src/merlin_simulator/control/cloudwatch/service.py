@@ -10,7 +10,7 @@ from pathlib import Path
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from merlin_simulator.control.apis import JsonApi, Operation, QueryApi, read_service_model
+from merlin_simulator.control.apis import Api, Operation, read_service_model
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.alarms import Alarms, AlarmWatch
@@ -94,12 +94,11 @@ class CloudWatch:
             "UntagResource": self.alarms.untag,
         }
 
-    def api(self, moto: ASGIApp) -> QueryApi:
-        """The service by both of its protocols. moto: has dashboards and insight rules."""
-        model = read_service_model(_SERVICE)
-        refused = [name for name in model.operation_names if name not in MOTOS]
-        operations = {**dict.fromkeys(refused, _refuse), **self.operations()}
-        return QueryApi(_SERVICE, JsonApi(model, operations, moto), moto)
+    def api(self, moto: ASGIApp) -> Api:
+        """The service. moto: has dashboards and insight rules."""
+        names = read_service_model(_SERVICE).operation_names
+        refused = dict.fromkeys([name for name in names if name not in MOTOS], _refuse)
+        return Api(_SERVICE, {**refused, **self.operations()}, moto)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl
 from moto.s3 import models, utils
 from moto.s3.models import s3_backends
 
-from merlin_simulator.errors import PlatformFailed
+from merlin_simulator.errors import ACCOUNT, PlatformFailed
 
 #: Values up to this size are handed out as bytes, and longer ones are read in pieces of it.
 PIECE = 1024 * 1024
@@ -208,7 +208,6 @@ class Shelf:
 if TYPE_CHECKING:
     from moto.s3.models import FakeBucket
 
-ACCOUNT = "123456789012"
 _COMPOSITE = "COMPOSITE"
 #: What moto's objects have beside their metadata, tags and bytes, by their own names for it.
 _PLAIN = (

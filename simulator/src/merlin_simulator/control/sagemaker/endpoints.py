@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,7 @@ from merlin_simulator.control.apis import Operation
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.records import Record, Records, filtered, page
+from merlin_simulator.control.records import Record, Records, filtered
 from merlin_simulator.control.sagemaker.deployment import (
     DESCRIBED,
     Deployment,
@@ -31,10 +31,11 @@ from merlin_simulator.control.sagemaker.deployment import (
 from merlin_simulator.control.sagemaker.resources import (
     EndpointConfigs,
     Models,
-    Quotas,
     Tags,
     already_there,
+    check_quotas,
     is_taken,
+    list_page,
     make_arn,
     not_found,
 )
@@ -67,7 +68,7 @@ class Endpoints:
         configs: EndpointConfigs,
         models: Models,
         make: MakeProduction,
-        quotas: Quotas,
+        quotas: Mapping[str, int],
         log: EventLog,
     ) -> None:
         self._records, self._tags, self._clock, self._configs = records, tags, clock, configs
@@ -131,9 +132,9 @@ class Endpoints:
         members, name = call.members, call.members["EndpointName"]
         if is_taken(name, self._records):
             raise ServiceError(already_there("endpoint", name, call.region))
-        config = self._config(members["EndpointConfigName"], call.region)
+        config = self._configs.get(members["EndpointConfigName"], call.region)
         self._tags.check(members.get("Tags", ()))
-        self._quotas.check(config["ProductionVariants"], self._in_use())
+        self._check_quotas(config["ProductionVariants"])
         arn, now = make_arn("endpoint", name, call.region), self._clock.now()
         record = {
             "EndpointName": name,
@@ -170,10 +171,8 @@ class Endpoints:
         records = [played.record for played in self._played.values()]
         if (status := call.members.get("StatusEquals")) is not None:
             records = [record for record in records if record["EndpointStatus"] == status]
-        found = filtered(records, call.members, "EndpointName", _SORTS)
-        shown, token = page(found, call.members.get("NextToken"), call.members.get("MaxResults"))
-        endpoints = [{key: record[key] for key in _LISTED} for record in shown]
-        return {"Endpoints": endpoints, **({"NextToken": token} if token else {})}
+        matching = filtered(records, call.members, "EndpointName", _SORTS)
+        return list_page("Endpoints", matching, call, _LISTED)
 
     async def update(self, call: Call) -> Mapping[str, Any]:
         """UpdateEndpoint: answered at once, while the endpoint is Updating."""
@@ -185,14 +184,14 @@ class Endpoints:
                 f'Cannot update endpoint "{played.record["EndpointArn"]}": it is {played.status}. '
                 "Delete it and create it anew."
             )
-        config = self._config(members["EndpointConfigName"], call.region)
+        config = self._configs.get(members["EndpointConfigName"], call.region)
         self._check_scaled(played, config)
         models, retained = self._models_of(config, call.region), find_retained(played, members)
         wanted = [
             {**variant, "InitialInstanceCount": count_of(variant, retained)}
             for variant in config["ProductionVariants"]
         ]
-        self._quotas.check(wanted, self._in_use())
+        self._check_quotas(wanted)
         if not members.get("RetainDeploymentConfig"):
             played.record.pop("LastDeploymentConfig", None)
             if "DeploymentConfig" in members:
@@ -354,22 +353,10 @@ class Endpoints:
             raise ServiceError(not_found("endpoint", name, region))
         return played
 
-    def _config(self, name: str, region: str) -> Record:
-        config = self._configs.find(name)
-        if config is None:
-            raise ServiceError(not_found("endpoint-config", name, region))
-        return config
-
     def _models_of(self, config: Record, region: str) -> dict[str, Record]:
         """By name. An endpoint has them for itself: they may be deleted while it runs."""
-        models = dict[str, Record]()
-        for variant in config["ProductionVariants"]:
-            name = variant["ModelName"]
-            model = self._models.find(name)
-            if model is None:
-                raise ServiceError(not_found("model", name, region))
-            models[name] = model
-        return models
+        names = [variant["ModelName"] for variant in config["ProductionVariants"]]
+        return {name: self._models.get(name, region) for name in names}
 
     def _check_counts(self, played: Played, counts: Mapping[str, int]) -> None:
         """Raises ServiceError for numbers of instances that variants cannot have."""
@@ -381,7 +368,7 @@ class Endpoints:
                 )
             one = played.deployment.productions[name]
             more.append({**one.config, "InitialInstanceCount": count - one.fleet.wanted})
-        self._quotas.check(more, self._in_use())
+        self._check_quotas(more)
 
     def _check_scaled(self, played: Played, config: Record) -> None:
         """AWS, "Update endpoints that use auto scaling": such a variant keeps its instance type."""
@@ -395,13 +382,13 @@ class Endpoints:
                     f"{before}."
                 )
 
-    def _in_use(self) -> Sequence[tuple[str, int]]:
-        """Instance types and how many of each are wanted by what runs, or comes up."""
-        return [
-            (one.config["InstanceType"], one.fleet.wanted)
+    def _check_quotas(self, variants: Iterable[Mapping[str, Any]]) -> None:
+        in_use = [
+            (production.config["InstanceType"], production.fleet.wanted)
             for played in self._played.values()
-            for _, one in played.deployment.deployed()
+            for _, production in played.deployment.deployed()
         ]
+        check_quotas(self._quotas, variants, in_use)
 
 
 def make_operations(

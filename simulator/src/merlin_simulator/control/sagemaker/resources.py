@@ -117,15 +117,71 @@ class Tags:
         return [{"Key": key, "Value": value} for key, value in self._of(arn).items()]
 
 
-#: What CreateModel may ask for that no simulator's endpoint does.
-_MODEL_NOT_PLAYED = {
-    "InferenceExecutionConfig": "inference pipelines and direct invocation of several containers",
-}
-_MODEL_SORTS = {"Name": "ModelName", "CreationTime": "CreationTime"}
+class _Resources:
+    """Models, or endpoint configurations: a kind of resource that is never changed."""
+
+    kind: str
+    #: What the service model calls it, in names of its members and of its lists.
+    title: str
+
+    def __init__(self, records: Records, tags: Tags, clock: Clock) -> None:
+        self._records, self._tags, self._clock = records, tags, clock
+
+    def find(self, name: str) -> Record | None:
+        """One as it was created."""
+        return self._records.get(name)
+
+    def get(self, name: str, region: str) -> Record:
+        """Raises ServiceError where there is none of that name."""
+        record = self.find(name)
+        if record is None:
+            raise ServiceError(not_found(self.kind, name, region))
+        return record
+
+    async def describe(self, call: Call) -> Mapping[str, Any]:
+        """DescribeModel, DescribeEndpointConfig."""
+        return self.get(call.members[f"{self.title}Name"], call.region)
+
+    async def list(self, call: Call) -> Mapping[str, Any]:
+        """ListModels, ListEndpointConfigs."""
+        name = f"{self.title}Name"
+        sorts = {"Name": name, "CreationTime": "CreationTime"}
+        records = filtered(self._records.values(), call.members, name, sorts)
+        return list_page(
+            f"{self.title}s", records, call, (name, f"{self.title}Arn", "CreationTime")
+        )
+
+    async def delete(self, call: Call) -> None:
+        """DeleteModel, DeleteEndpointConfig; an endpoint that runs keeps what it has of it."""
+        record = self.get(call.members[f"{self.title}Name"], call.region)
+        self._records.remove(record[f"{self.title}Name"])
+        self._tags.forget(record[f"{self.title}Arn"])
+
+    def _keep(self, call: Call, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer of its creation. Raises ServiceError where the name is taken."""
+        name, tags = call.members[f"{self.title}Name"], call.members.get("Tags", ())
+        if is_taken(name, self._records):
+            raise ServiceError(already_there(self.kind, name, call.region))
+        arn = {f"{self.title}Arn": make_arn(self.kind, name, call.region)}
+        own_members = {key: value for key, value in record.items() if key != "Tags"}
+        self._records.put(name, {**own_members, **arn, "CreationTime": self._clock.now()})
+        self._tags.put(arn[f"{self.title}Arn"], tags)
+        return arn
 
 
-class Models:
+def list_page(
+    output: str, records: Sequence[Mapping[str, Any]], call: Call, members: Sequence[str]
+) -> Mapping[str, Any]:
+    """A page of a List call's answer. output: its member; members: what it shows of each record."""
+    shown, token = page(records, call.members.get("NextToken"), call.members.get("MaxResults"))
+    listed = [{key: record[key] for key in members} for record in shown]
+    return {output: listed, **({"NextToken": token} if token else {})}
+
+
+class Models(_Resources):
     """check: whether what a container definition names can be had; raises ServiceError if not."""
+
+    kind, title = "model", "Model"
 
     def __init__(
         self,
@@ -134,71 +190,33 @@ class Models:
         clock: Clock,
         check: Callable[[Mapping[str, Any], str], Awaitable[None]],
     ) -> None:
-        self._records, self._tags, self._clock, self._check = records, tags, clock, check
-
-    def find(self, name: str) -> Record | None:
-        """The model as it was created; see container_of."""
-        return self._records.get(name)
+        super().__init__(records, tags, clock)
+        self._check = check
 
     async def create(self, call: Call) -> Mapping[str, Any]:
         """CreateModel."""
-        members, name = call.members, call.members["ModelName"]
-        for member, sentence in _MODEL_NOT_PLAYED.items():
-            if member in members:
-                raise ServiceError(
-                    f"{member} is given: {sentence} are not played by this simulator."
-                )
+        members = call.members
+        if "InferenceExecutionConfig" in members:
+            raise ServiceError(
+                "InferenceExecutionConfig is given: inference pipelines and direct invocation of "
+                "several containers are not played by this simulator."
+            )
         if not members.get("ExecutionRoleArn"):
             raise ServiceError("ExecutionRoleArn is missing: name the role that SageMaker assumes.")
-        container = _only_container(members)
+        container = container_of(members)
         self._tags.check(members.get("Tags", ()))
         await self._check(container, members["ExecutionRoleArn"])
-        if is_taken(name, self._records):
-            raise ServiceError(already_there("model", name, call.region))
-        arn = make_arn("model", name, call.region)
-        own_members = {key: value for key, value in members.items() if key != "Tags"}
-        self._records.put(name, {**own_members, "ModelArn": arn, "CreationTime": self._clock.now()})
-        self._tags.put(arn, members.get("Tags", ()))
-        return {"ModelArn": arn}
+        return self._keep(call, members)
 
     async def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeModel."""
-        record = dict(self._found(call))
-        record.setdefault("EnableNetworkIsolation", False)
-        return record
-
-    async def list(self, call: Call) -> Mapping[str, Any]:
-        """ListModels."""
-        records = filtered(self._records.values(), call.members, "ModelName", _MODEL_SORTS)
-        models, token = page(records, call.members.get("NextToken"), call.members.get("MaxResults"))
-        shown = [
-            {key: model[key] for key in ("ModelName", "ModelArn", "CreationTime")}
-            for model in models
-        ]
-        return {"Models": shown, **({"NextToken": token} if token else {})}
-
-    async def delete(self, call: Call) -> None:
-        """DeleteModel; an endpoint that runs keeps what it has of it."""
-        record = self._found(call)
-        self._records.remove(record["ModelName"])
-        self._tags.forget(record["ModelArn"])
-
-    def _found(self, call: Call) -> Record:
-        name = call.members["ModelName"]
-        record = self._records.get(name)
-        if record is None:
-            raise ServiceError(not_found("model", name, call.region))
-        return record
+        return {"EnableNetworkIsolation": False, **await super().describe(call)}
 
 
 def container_of(model: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The one container definition of a model that was created."""
-    return _only_container(model)
-
-
-def _only_container(members: Mapping[str, Any]) -> Mapping[str, Any]:
-    containers: Sequence[Mapping[str, Any]] = members.get("Containers") or ()
-    primary = members.get("PrimaryContainer")
+    """The only container definition of a model. Raises ServiceError where it has none, or more."""
+    containers: Sequence[Mapping[str, Any]] = model.get("Containers") or ()
+    primary = model.get("PrimaryContainer")
     if (primary is None) == (not containers):
         raise ServiceError("Exactly one of PrimaryContainer and Containers must be given.")
     if primary is None and len(containers) > 1:
@@ -229,68 +247,29 @@ _VARIANT_NOT_PLAYED = {
     "InstancePools": "pools of instance types",
     "ManagedInstanceScaling": "managed instance scaling",
 }
-_CONFIG_SORTS = {"Name": "EndpointConfigName", "CreationTime": "CreationTime"}
-_LISTED = ("EndpointConfigName", "EndpointConfigArn", "CreationTime")
 
 
-class EndpointConfigs:
-    """Endpoint configurations; they are never changed."""
+class EndpointConfigs(_Resources):
+    """Endpoint configurations."""
+
+    kind, title = "endpoint-config", "EndpointConfig"
 
     def __init__(self, records: Records, tags: Tags, clock: Clock, models: Models) -> None:
-        self._records, self._tags, self._clock, self._models = records, tags, clock, models
-
-    def find(self, name: str) -> Record | None:
-        """The configuration as it was created."""
-        return self._records.get(name)
+        super().__init__(records, tags, clock)
+        self._models = models
 
     async def create(self, call: Call) -> Mapping[str, Any]:
         """CreateEndpointConfig."""
-        members, name = call.members, call.members["EndpointConfigName"]
+        members = call.members
         _refuse(members, _CONFIG_NOT_PLAYED, "")
         if (members.get("DataCaptureConfig") or {}).get("EnableCapture"):
             raise ServiceError("DataCaptureConfig is given: data capture is not played here.")
         self._tags.check(members.get("Tags", ()))
         self._check_variants(members["ProductionVariants"], call.region)
-        if is_taken(name, self._records):
-            raise ServiceError(already_there("endpoint-config", name, call.region))
-        arn = make_arn("endpoint-config", name, call.region)
-        own_members = {key: value for key, value in members.items() if key != "Tags"}
-        own_members["ProductionVariants"] = [
+        variants = [
             {"InitialVariantWeight": 1.0, **variant} for variant in members["ProductionVariants"]
         ]
-        self._records.put(
-            name, {**own_members, "EndpointConfigArn": arn, "CreationTime": self._clock.now()}
-        )
-        self._tags.put(arn, members.get("Tags", ()))
-        return {"EndpointConfigArn": arn}
-
-    async def describe(self, call: Call) -> Mapping[str, Any]:
-        """DescribeEndpointConfig."""
-        return self._found(call)
-
-    async def list(self, call: Call) -> Mapping[str, Any]:
-        """ListEndpointConfigs."""
-        records = filtered(
-            self._records.values(), call.members, "EndpointConfigName", _CONFIG_SORTS
-        )
-        configs, token = page(
-            records, call.members.get("NextToken"), call.members.get("MaxResults")
-        )
-        shown = [{key: config[key] for key in _LISTED} for config in configs]
-        return {"EndpointConfigs": shown, **({"NextToken": token} if token else {})}
-
-    async def delete(self, call: Call) -> None:
-        """DeleteEndpointConfig; an endpoint that runs by it goes on, as AWS's does."""
-        record = self._found(call)
-        self._records.remove(record["EndpointConfigName"])
-        self._tags.forget(record["EndpointConfigArn"])
-
-    def _found(self, call: Call) -> Record:
-        name = call.members["EndpointConfigName"]
-        record = self._records.get(name)
-        if record is None:
-            raise ServiceError(not_found("endpoint-config", name, call.region))
-        return record
+        return self._keep(call, {**members, "ProductionVariants": variants})
 
     def _check_variants(self, variants: Any, region: str) -> None:
         names = [variant["VariantName"] for variant in variants]
@@ -307,10 +286,7 @@ class EndpointConfigs:
                         f"Variant {name} has no {member}, which every variant here needs "
                         "(inference components and serverless inference are not played)."
                     )
-            model = self._models.find(variant["ModelName"])
-            if model is None:
-                raise ServiceError(not_found("model", variant["ModelName"], region))
-            container = model.get("PrimaryContainer") or model["Containers"][0]
+            container = container_of(self._models.get(variant["ModelName"], region))
             modes.add(container.get("Mode", "SingleModel"))
         if len(modes) > 1:
             raise ServiceError(
@@ -329,33 +305,30 @@ def _refuse(members: Mapping[str, Any], not_played: Mapping[str, str], of: str) 
 DEFAULT_MOST = 100
 
 
-class Quotas:
-    """most: instances at the same time for endpoints, by type; of others DEFAULT_MOST."""
+def check_quotas(
+    quotas: Mapping[str, int],
+    variants: Iterable[Mapping[str, Any]],
+    in_use: Iterable[tuple[str, int]],
+) -> None:
+    """Raises ServiceError where these would be too many instances beside those in use.
 
-    def __init__(self, most: Mapping[str, int]) -> None:
-        self._most = most
-
-    def check(
-        self, variants: Sequence[Mapping[str, Any]], in_use: Sequence[tuple[str, int]]
-    ) -> None:
-        """Raises ResourceLimitExceeded where these would be too many beside those in use.
-
-        Fewer than before are never too many.
-        """
-        asked, used = Counter[str](), Counter[str]()
-        for variant in variants:
-            asked[variant["InstanceType"]] += variant["InitialInstanceCount"]
-        for instance_type, count in in_use:
-            used[instance_type] += count
-        for instance_type, count in asked.items():
-            most = self._most.get(instance_type, DEFAULT_MOST)
-            if count > 0 and used[instance_type] + count > most:
-                # SageMaker's own words.
-                raise ServiceError(
-                    f"The account-level service limit '{instance_type} for endpoint usage' is "
-                    f"{most} Instances, with current utilization of {used[instance_type]} "
-                    f"Instances and a request delta of {count} Instances. Please use AWS Service "
-                    "Quotas to request an increase for this quota. If AWS Service Quotas is not "
-                    "available, contact AWS support to request an increase for this quota.",
-                    "ResourceLimitExceeded",
-                )
+    quotas: instances at the same time for endpoints, by type; of others DEFAULT_MOST. Fewer than
+    before are never too many.
+    """
+    asked, used = Counter[str](), Counter[str]()
+    for variant in variants:
+        asked[variant["InstanceType"]] += variant["InitialInstanceCount"]
+    for instance_type, count in in_use:
+        used[instance_type] += count
+    for instance_type, count in asked.items():
+        most = quotas.get(instance_type, DEFAULT_MOST)
+        if count > 0 and used[instance_type] + count > most:
+            # SageMaker's own words.
+            raise ServiceError(
+                f"The account-level service limit '{instance_type} for endpoint usage' is "
+                f"{most} Instances, with current utilization of {used[instance_type]} "
+                f"Instances and a request delta of {count} Instances. Please use AWS Service "
+                "Quotas to request an increase for this quota. If AWS Service Quotas is not "
+                "available, contact AWS support to request an increase for this quota.",
+                "ResourceLimitExceeded",
+            )
