@@ -99,7 +99,8 @@ class TritonPythonModel:
         try:
             inputs = {reader: self.fed(place, tensors) for reader, (place, _) in READERS.items()}
         except Exception:  # in the words of Merlin's executor: its traceback
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(traceback.format_exc()))
+            message = traceback.format_exc().encode("utf-8", "backslashreplace").decode()
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
         finally:
             self.calling.answers.clear()
         return pb_utils.InferenceResponse(

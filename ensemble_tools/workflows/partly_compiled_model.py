@@ -19,7 +19,7 @@ if importlib.util.find_spec("nvtabular") is None:
     raise ModuleNotFoundError("No module named 'nvtabular'", name="nvtabular")
 
 from compiled_workflow.columns import LeftToNVTabular, RequestError, TableChanged
-from compiled_workflow.failures import OperatorFailed, failed_node, log_failure
+from compiled_workflow.failures import OperatorFailed, describe_error, failed_node, log_failure
 from compiled_workflow.pandas_frames import ERRORS, run_function, run_node
 from compiled_workflow.program import LoadedProgram
 from compiled_workflow.stand_ins import NeedsNVTabular, Operator, apply, imported_packages
@@ -62,7 +62,7 @@ class TritonPythonModel:
             log_failure(failure.__cause__)
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(failure)))
         except Exception as error:
-            message = f"NVTabular: {type(error).__name__}: {error}"
+            message = f"NVTabular: {describe_error(error)}"
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
 
     def _answer_whole(self, tensors, refusal):
@@ -74,7 +74,7 @@ class TritonPythonModel:
         try:
             return self._original.answer(tensors, refusal)
         except Exception as error:
-            message = f"{refusal} (NVTabular: {type(error).__name__}: {error})"
+            message = f"{refusal} (NVTabular: {describe_error(error)})"
             node = failed_node(error) if isinstance(refusal, LeftToNVTabular) else None
             if node is not None:
                 raise OperatorFailed(*self._original.describe(node), error) from error

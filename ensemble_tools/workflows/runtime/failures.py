@@ -55,7 +55,8 @@ class OperatorFailed(Exception):
         names = columns if column is None else (column,)
         place = _place(frames, function)
         super().__init__(
-            f"{BEGINNING}{describe_operator(operator, names)}{FAILED}{place}: {_words(error)}"
+            f"{BEGINNING}{describe_operator(operator, names)}{FAILED}{place}: "
+            f"{describe_error(error)}"
         )
 
 
@@ -128,6 +129,18 @@ def describe_operator(operator: str, columns: Sequence[str]) -> str:
     return f"{_cut(operator, _LONGEST_NAME)} of {names}" if names else operator
 
 
+def describe_error(error: BaseException) -> str:
+    """Its class and its words on one line; of words with a traceback in them the last line."""
+    try:
+        text = str(error)[:_LOOKED_AT]
+    except Exception:
+        text = "(it has no words: its __str__ failed)"
+    if _TRACEBACK in text:
+        text = text.rstrip().rpartition("\n")[2]
+    text = _cut(" ".join(text.split()), _LONGEST_WORDS)
+    return f"{_cut(type(error).__name__, _LONGEST_NAME)}: {text}".rstrip(": ")
+
+
 def _place(frames: Sequence[_Frame], function: Any) -> str:
     """Where in the user's code; else which function of a library the operator called."""
     yours = [each for each in frames if each.is_yours]
@@ -155,18 +168,6 @@ def _show(code: CodeType, line: int) -> str:
     """The file's name: the path is that of another machine, or of this container."""
     file = re.split(r"[\\/]", code.co_filename)[-1]
     return f" in {_cut(code.co_name, _LONGEST_NAME)} ({_cut(file, _LONGEST_NAME)}:{line})"
-
-
-def _words(error: BaseException) -> str:
-    """Class and text on one line; of a text with a traceback in it the last line."""
-    try:
-        text = str(error)[:_LOOKED_AT]
-    except Exception:
-        text = "(it has no words: its __str__ failed)"
-    if _TRACEBACK in text:
-        text = text.rstrip().rpartition("\n")[2]
-    text = _cut(" ".join(text.split()), _LONGEST_WORDS)
-    return f"{_cut(type(error).__name__, _LONGEST_NAME)}: {text}".rstrip(": ")
 
 
 def _cut(text: str, longest: int) -> str:

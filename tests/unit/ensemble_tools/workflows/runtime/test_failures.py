@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools.workflows.runtime.failures import OperatorFailed, failed_node, log_failure
+from ensemble_tools.workflows.runtime.failures import (
+    OperatorFailed,
+    describe_error,
+    failed_node,
+    log_failure,
+)
 
 PACKAGES = "/venv/lib/python3.11/site-packages"
 UDF = """
@@ -179,3 +184,10 @@ def test_a_compiled_modules_source_is_not_the_users(path: str) -> None:
     assert of_lambda(module["weekday"], "ts") == (
         "the workflow's LambdaOp of 'ts' failed in weekday (etl.py:4): ValueError: no date"
     )
+
+
+def test_an_error_is_told_in_what_triton_sends() -> None:
+    """UTF-8, on one line, of bounded length."""
+    assert describe_error(ValueError("no\n  date: \udce4")) == r"ValueError: no date: \udce4"
+    assert len(describe_error(KeyError("long" * 9_000))) < 450
+    assert describe_error(StopIteration()) == "StopIteration"
