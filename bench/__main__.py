@@ -10,9 +10,9 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from subprocess import SubprocessError
@@ -20,8 +20,8 @@ from subprocess import SubprocessError
 from bench.contenders import Contenders
 from bench.errors import BenchError
 from bench.machine import collect_facts
-from bench.measure import Outcome
-from bench.report import Report, Suite, format_markdown, format_table
+from bench.measure import Line
+from bench.report import Report
 from bench.results import PATH, Measured, Results, format_results, read_results
 from bench.rows import SUITES, Row, Run
 from bench.wrk import find_wrk
@@ -34,9 +34,9 @@ _SHORT_S = 0.7  # of load in each; the full run's are the suite's
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
-    parser = _parser()
+    parser = _make_parser()
     options = parser.parse_args(arguments)
-    suite, rows = SUITES[options.suite]
+    rows = SUITES[options.suite].rows
     if options.list:
         print("\n".join(f"{row.name:<28}{row.title}" for row in rows))
         return 0
@@ -47,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"argument --rows: found {min(unknown)!r}, expected some of {names}")
     try:
         wrk = find_wrk()
-        _make_writable(options.out)
+        _check_writable(options.out)
         signal.signal(signal.SIGTERM, _interrupt)
-        report = _measured(suite, _wanted(rows, options), options, wrk)
+        report = _measure(options, wrk)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -60,47 +60,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.record:
         PATH.write_text(format_results(_add(report, options.suite, read_results())), "utf-8")
         _tell(f"recorded: {PATH}; `make listings` writes its figures into the pages")
-    print(format_table(report), end="")
+    print(report.format_for_terminal(), end="")
     _tell(f"written: {options.out}/report.md, results.json")
     return 1 if report.failures else 0
 
 
-def _measured(suite: Suite, rows: Sequence[Row], options: argparse.Namespace, wrk: str) -> Report:
+def _measure(options: argparse.Namespace, wrk: str) -> Report:
     """One row after another; a row that cannot be measured is noted, and the next one follows."""
+    suite = SUITES[options.suite]
     rounds = options.rounds or (_SHORT if options.short else _FULL)
     seconds = options.seconds or (_SHORT_S if options.short else suite.round_seconds)
-    outcomes: list[Outcome] = []
+    lines: dict[str, list[Line]] = {}
     failures: dict[str, str] = {}
-    began, clock, load = time.time(), time.monotonic(), os.getloadavg()[0]
+    date, load = f"{datetime.now(timezone.utc):%Y-%m-%d}", os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         scratch = Path(directory)
         with Contenders(scratch) as contenders:
-            run = Run(contenders, options.short, rounds, seconds, scratch, _tell)
-            for row in rows:
-                row_began = time.monotonic()
+            for row in _choose_rows(suite.rows, options):
+                tell = partial(_tell_of, row.name)
+                run = Run(contenders, options.short, rounds, seconds, scratch, tell)
                 try:
-                    lines = list(row.measure(run, row.name))
+                    lines[row.name] = list(row.measure(run))
                 except _FAILURES as error:
                     failures[row.name] = str(error) or type(error).__name__
-                    _tell(f"{row.name} failed: {failures[row.name]}")
-                else:
-                    outcomes.append(row.outcome(lines, time.monotonic() - row_began))
-            found = collect_facts(contenders.ours.log.read_text(errors="replace"), wrk, load)
+                    tell(f"failed: {failures[row.name]}")
+            facts = collect_facts(contenders.ours.log.read_text(errors="replace"), wrk, load)
             _tell("stopping the servers")
-    whole = time.monotonic() - clock
-    return Report(
-        found, began, whole, options.short, rounds, seconds, tuple(outcomes), failures, suite
-    )
+    return Report(suite, Measured(date, rounds, seconds, facts), lines, failures)
 
 
-def _wanted(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:
+def _choose_rows(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:
     if options.rows:
         return [row for row in rows if row.name in options.rows]
     return [row for row in rows if row.in_short or not options.short]
 
 
-def _make_writable(out: Path) -> None:
-    """Before anything is measured. Raises BenchError."""
+def _check_writable(out: Path) -> None:
+    """Raises BenchError."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()
@@ -113,41 +109,43 @@ def write_files(report: Report, options: argparse.Namespace) -> None:
     """Write report.md and results.json into --out, which is there."""
     results = format_results(_add(report, options.suite, Results({})))
     (options.out / "results.json").write_text(results, "utf-8")
-    (options.out / "report.md").write_text(format_markdown(report), "utf-8")
+    (options.out / "report.md").write_text(report.format_page(), "utf-8")
 
 
-def _add(report: Report, suite: str, before: Results) -> Results:
+def _add(report: Report, suite: str, results: Results) -> Results:
     """The rows that were measured, in the place of those of an earlier run."""
-    date = f"{datetime.fromtimestamp(report.started, timezone.utc):%Y-%m-%d}"
-    measured = Measured(date, report.rounds, report.round_seconds, report.facts)
-    order = [row.name for row in SUITES[suite][1]]
-    return before.with_rows(suite, measured, report.outcomes, order)
+    order = [row.name for row in report.suite.rows]
+    return results.with_rows(suite, report.measured, report.lines, order)
 
 
 def _tell(line: str) -> None:
     print(f"bench: {line}", file=sys.stderr, flush=True)
 
 
+def _tell_of(row: str, what: str) -> None:
+    _tell(f"{row}: {what}")
+
+
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _positive(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < (value := float(text)) < 1000:
             return value
     raise argparse.ArgumentTypeError(f"found {text!r}, expected a number between 0 and 1000")
 
 
-def _rounds(text: str) -> int:
+def _parse_rounds(text: str) -> int:
     if text.isascii() and text.isdigit() and 1 <= int(text) <= 100:
         return int(text)
     raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1 to 100")
 
 
-def _parser() -> argparse.ArgumentParser:
-    usual = ", ".join(f"{name} {suite.round_seconds:g}" for name, (suite, _) in SUITES.items())
-    short = (row.name for _, rows in SUITES.values() for row in rows if row.in_short)
+def _make_parser() -> argparse.ArgumentParser:
+    usual = ", ".join(f"{name} {suite.round_seconds:g}" for name, suite in SUITES.items())
+    short = (row.name for suite in SUITES.values() for row in suite.rows if row.in_short)
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measures the container (ours) side by side with tritonserver's own SageMaker "
@@ -190,13 +188,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rounds",
-        type=_rounds,
+        type=_parse_rounds,
         metavar="N",
         help=f"rounds of each measurement (default: {_FULL}, short: {_SHORT})",
     )
     parser.add_argument(
         "--seconds",
-        type=_positive,
+        type=_parse_seconds,
         metavar="S",
         help=f"seconds of load in a round (default: {usual}, short: {_SHORT_S:g})",
     )

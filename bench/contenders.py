@@ -24,6 +24,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from bench.models import Archives
 from bench.proc import die_with_parent
@@ -32,17 +33,19 @@ from bench.servers import (
     SHARED_MEMORY,
     BareTriton,
     Container,
+    Endpoint,
     SageMakerServer,
     Server,
-    Side,
     find_free_port,
 )
+
+Started = TypeVar("Started", bound=Server)
 
 _ROOT = Path(__file__).parents[1]
 
 #: What the rival takes over from the container's tritonserver: where the parts of this machine's
 #: tritonserver are, and the stubs' shared memory, whose sizes are upstream's defaults.
-_KEPT = ("--backend-directory=", "--cache-directory=", "--backend-config=python,shm-")
+_TAKEN_OVER = ("--backend-directory=", "--cache-directory=", "--backend-config=python,shm-")
 #: The settings of each form in which an export is served. apart: each model's processes import
 #: their libraries themselves.
 FORMS: Mapping[str, Mapping[str, str]] = {
@@ -51,6 +54,7 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     "compiled": {},
     "apart": {"SERVE_WARM": "off"},
 }
+_DEFAULTS: Mapping[str, str] = {}
 #: What the container sets and tritonserver by itself would not.
 _THREADS = "--backend-config=python,thread-pool-size="
 
@@ -65,7 +69,7 @@ class Contenders:
     directory: Path
     undo: ExitStack = field(default_factory=ExitStack)
     _count: int = 0
-    _kept: set[str] = field(default_factory=set)
+    _loaded: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Contenders:
         return self
@@ -86,7 +90,7 @@ class Contenders:
     @cached_property
     def rival(self) -> SageMakerServer:
         """tritonserver's SageMaker frontend."""
-        name, port = "rival", find_free_port()
+        port = find_free_port()
         environment = {
             "SAGEMAKER_MULTI_MODEL": "true",
             "SAGEMAKER_TRITON_PING_MODE": "live",  # upstream's, in multi-model mode
@@ -98,48 +102,49 @@ class Contenders:
             "--allow-metrics=false",
             "--model-control-mode=explicit",
             "--model-namespacing=true",
-            f"--model-repository={self._scratch(name)}",
+            f"--model-repository={self._make_directory('rival')}",
             f"--sagemaker-port={port}",
             "--exit-timeout-secs=5",
         )
-        process, log = self._start_triton(name, command, environment, self.undo)
-        server = SageMakerServer(name, process, port, log, archives=self.archives)
-        server.until_ready("/ping")
+        server = self._start_triton(SageMakerServer, "rival", port, command, environment, self.undo)
+        server.until_ready()
         return server
 
     @cached_property
     def bare(self) -> BareTriton:
         """The limit for loads; it lives through the run."""
         server = self.undo.enter_context(self.fresh_bare())
-        server.until_ready("/v2/health/ready")
+        server.until_ready()
         return server
 
     @cached_property
-    def sides(self) -> tuple[Side, Side, Side]:
+    def endpoints(self) -> tuple[SageMakerServer, Endpoint, Container]:
         """Rival, limit and ours, for invocations; all of them run from here on."""
-        limit = int(self.ours.triton_argument("http-port"))
-        return (
-            Side("rival", self.rival.port, True),
-            Side("limit", limit, False),
-            Side("ours", self.ours.port, True),
-        )
+        limit = Endpoint("limit", int(self.ours.triton_argument("http-port")))
+        return self.rival, limit, self.ours
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        """Rival, limit and ours, for loads."""
+        return {"rival": self.rival, "limit": self.bare, "ours": self.ours}
 
     def keep_loaded(self, *models: str) -> None:
         """In the rival and in ours, whose tritonserver is the limit, until the run ends."""
         for model in models:
-            if model not in self._kept:
+            if model not in self._loaded:
                 self.rival.load(model)
                 self.ours.load(model)
-                self._kept.add(model)
+                self._loaded.add(model)
 
     @contextlib.contextmanager
-    def fresh_ours(self, wait: bool = True, **settings: str) -> Iterator[Container]:
-        """Another container, with default settings but for those that are given."""
+    def fresh_ours(
+        self, name: str = "ours", settings: Mapping[str, str] = _DEFAULTS, *, wait: bool = True
+    ) -> Iterator[Container]:
+        """Another container of that name, with these settings and otherwise default ones."""
         with ExitStack() as undo:
             port = find_free_port()
-            inherited = {k: v for k, v in os.environ.items() if not _is_setting(k)}
             environment = {
-                **inherited,
+                **_without_settings(os.environ),
                 "SAGEMAKER_MULTI_MODEL": "true",
                 "SAGEMAKER_BIND_TO_PORT": str(port),
                 "SERVE_BIND_ADDRESS": "127.0.0.1",
@@ -152,17 +157,16 @@ class Contenders:
             }
             self.archives.root.mkdir(exist_ok=True)
             command = [sys.executable, "-m", "container", "serve"]
-            process, log = self._start("ours", command, environment, undo)
-            server = Container("ours", process, port, log, archives=self.archives)
+            server = self._start(Container, name, port, command, environment, undo)
             if wait:
-                server.until_ready("/ping")
+                server.until_ready()
             yield server
 
     @contextlib.contextmanager
     def fresh_forms(self, *forms: str) -> Iterator[dict[str, Container]]:
-        """A container for each form, with its settings."""
+        """A container for each form, which is its name, with its settings."""
         with ExitStack() as undo:
-            yield {form: undo.enter_context(self.fresh_ours(True, **FORMS[form])) for form in forms}
+            yield {form: undo.enter_context(self.fresh_ours(form, FORMS[form])) for form in forms}
 
     @contextlib.contextmanager
     def fresh_bare(self, own_threads: bool = False) -> Iterator[BareTriton]:
@@ -170,63 +174,74 @@ class Contenders:
 
         own_threads: its Python models keep as many threads as tritonserver gives them.
         """
-        left_out = (*_KEPT, _THREADS) if own_threads else _KEPT
+        left_out = (*_TAKEN_OVER, _THREADS) if own_threads else _TAKEN_OVER
         with ExitStack() as undo:
-            name, port = "limit", find_free_port()
-            repository = self._scratch("bare")
+            port, repository = find_free_port(), self._make_directory("bare")
             own = {
                 "--model-repository": str(repository),
                 "--http-port": str(port),
                 "--grpc-port": str(find_free_port()),
                 "--metrics-port": str(find_free_port()),
             }
-            command = (
-                _with_value(word, own)
-                for word in self.ours.triton.command[1:]
-                if word and not word.startswith(left_out)
+            command = tuple(
+                _replace_value(argument, own)
+                for argument in self.ours.triton.command[1:]
+                if argument and not argument.startswith(left_out)
             )
-            process, log = self._start_triton(name, tuple(command), {}, undo)
-            yield BareTriton(
-                name, process, port, log, repository=repository, archives=self.archives
+            yield self._start_triton(
+                BareTriton, "limit", port, command, {}, undo, repository=repository
             )
 
     @cached_property
     def _runtime(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Program and kept arguments, and the environment, of the container's tritonserver.
+        """Program and arguments taken over, and the environment, of the container's tritonserver.
 
         The backends that it made for itself are copied: they go when that container does.
         """
-        ours = self.ours
-        words = ours.triton.command
-        kept = [word for word in words if word.startswith(_KEPT) and "region-prefix" not in word]
-        work = Path(ours.triton_argument("model-repository")).parent
-        backends = Path(ours.triton_argument("backend-directory"))
+        program, *arguments = self.ours.triton.command
+        taken = [it for it in arguments if it.startswith(_TAKEN_OVER) and "region-prefix" not in it]
+        work = self.ours.repository.parent
+        backends = Path(self.ours.triton_argument("backend-directory"))
         if work in backends.parents:
             top = work / backends.relative_to(work).parts[0]
             copied = self.directory / "runtime"
             shutil.copytree(top, copied, symlinks=True)
-            place = f"--backend-directory={copied / backends.relative_to(top)}"
-            kept = [place if w.startswith("--backend-directory=") else w for w in kept]
-        listed = Path(f"/proc/{ours.triton.pid}/environ").read_bytes().decode().split("\0")
+            own = {"--backend-directory": str(copied / backends.relative_to(top))}
+            taken = [_replace_value(argument, own) for argument in taken]
+        listed = Path(f"/proc/{self.ours.triton.pid}/environ").read_bytes().decode().split("\0")
         environment = dict(pair.split("=", 1) for pair in listed if "=" in pair)
-        clean = {key: value for key, value in environment.items() if not _is_setting(key)}
-        return (words[0], *kept), clean
+        return (program, *taken), _without_settings(environment)
 
     def _start_triton(
-        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], undo: ExitStack
-    ) -> tuple[subprocess.Popen[bytes], Path]:
-        (program, *kept), inherited = self._runtime
+        self,
+        kind: type[Started],
+        name: str,
+        port: int,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        undo: ExitStack,
+        **fields: Any,
+    ) -> Started:
+        (program, *taken), inherited = self._runtime
         prefix = f"bench_{os.getpid()}_{self._count}_"
         undo.callback(_remove_regions, prefix)
-        region = f"{REGIONS}{prefix}"
-        command = [program, *arguments, *kept, region]
-        return self._start(name, command, {**inherited, **environment}, undo)
+        command = [program, *arguments, *taken, f"{REGIONS}{prefix}"]
+        everything = {**inherited, **environment}
+        return self._start(kind, name, port, command, everything, undo, **fields)
 
     def _start(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], undo: ExitStack
-    ) -> tuple[subprocess.Popen[bytes], Path]:
+        self,
+        kind: type[Started],
+        name: str,
+        port: int,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        undo: ExitStack,
+        **fields: Any,
+    ) -> Started:
+        """fields: the server's own."""
         self._count += 1
-        log = self.directory / f"{name}-{self._count}.log"
+        log = self.directory / f"{name.replace(' ', '-')}-{self._count}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 die_with_parent(command),
@@ -237,24 +252,26 @@ class Contenders:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for this process: it stops them in order
             )
-        undo.callback(Server(name, process, 0, log).stop)
-        return process, log
+        server = kind(name, port, process, log, self.archives, **fields)
+        undo.callback(server.stop)
+        return server
 
-    def _scratch(self, name: str) -> Path:
+    def _make_directory(self, name: str) -> Path:
         self._count += 1
         directory = self.directory / f"{name}-{self._count}"
         directory.mkdir()
         return directory
 
 
-def _with_value(word: str, own: Mapping[str, str]) -> str:
-    """--name=value, with another value where own has one for the name."""
-    name = word.partition("=")[0]
-    return f"{name}={own[name]}" if name in own else word
+def _replace_value(argument: str, values: Mapping[str, str]) -> str:
+    """--name=value, with another value where there is one for the name."""
+    name = argument.partition("=")[0]
+    return f"{name}={values[name]}" if name in values else argument
 
 
-def _is_setting(name: str) -> bool:
-    return name.startswith(("SERVE_", "SAGEMAKER_", "MERLIN_"))
+def _without_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    prefixes = ("SERVE_", "SAGEMAKER_", "MERLIN_")
+    return {name: value for name, value in environment.items() if not name.startswith(prefixes)}
 
 
 def _remove_regions(prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""What was measured: values of several rounds, their medians, ratios and goals. Pure."""
+"""Values of several rounds, their medians, ratios and goals."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ class Goal:
     direction: Literal["at most", "at least"]
     bound: float
 
-    def reached(self, value: float) -> bool:
-        """Whether the value, unrounded, keeps the bound; the bound itself does."""
+    def is_reached(self, value: float) -> bool:
+        """Whether the unrounded value keeps the bound; a value equal to the bound does."""
         return value <= self.bound if self.direction == "at most" else value >= self.bound
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table.
+    """A line of the table.
 
     values: for each contender one value a round, in the unit. `subject` is judged, and divided by
     `against` where that is named.
     """
 
-    row: str
     what: str
     unit: Unit
     values: Mapping[str, Sequence[float]]
@@ -46,11 +45,6 @@ class Line:
         """None where that contender was not measured."""
         values = self.values.get(contender)
         return statistics.median(values) if values else None
-
-    def spread(self, contender: str) -> tuple[float, float] | None:
-        """The lowest and the highest round."""
-        values = self.values.get(contender)
-        return (min(values), max(values)) if values else None
 
     @property
     def ratio(self) -> float | None:
@@ -66,19 +60,7 @@ class Line:
         if self.goal is None:
             return None
         value = self.ratio if self.goal.of == "ratio" else self.median(self.subject)
-        return value is not None and self.goal.reached(value)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A row as it was measured: its title, how that was done, its lines, and where it goes."""
-
-    name: str
-    title: str
-    how: str
-    seconds: float
-    lines: tuple[Line, ...]
-    profile: str = ""
+        return value is not None and self.goal.is_reached(value)
 
 
 def ratio_at_most(bound: float) -> Goal:
@@ -103,18 +85,18 @@ def measure_in_turn(
     *,
     warm: bool = True,
 ) -> dict[Side, list[float]]:
-    """Each side once a round, A B C, B C A, C A B ...: what one leaves behind meets each other.
+    """Measure each side once a round, in another order each time: A B C, B C A, C A B.
 
-    warm: each side once before, which does not count. tell is given the number of the round that
-    begins, 0 for the one that does not count.
+    warm: measures each once before, which does not count. tell is given the number of the round
+    that begins, 0 for the one that does not count.
     """
     values: dict[Side, list[float]] = {side: [] for side in sides}
     for number in range(0 if warm else 1, rounds + 1):
         tell(number)
         first = number % len(sides)
         turns = [*sides.items()]
-        for side, measured in (*turns[first:], *turns[:first]):
-            value = measured()
+        for side, measure in (*turns[first:], *turns[:first]):
+            value = measure()
             if number:
                 values[side].append(value)
     return values

@@ -20,10 +20,9 @@ TUTORIALS = _ROOT / "tests" / "golden" / "tutorials"
 FUNCTIONS = _ROOT / "tests" / "golden" / "functions"
 #: The models' Python that has TensorFlow, XGBoost and LightGBM.
 FRAMEWORKS = _ROOT / ".venv-frameworks" / "bin" / "python"
-_REWRITE_S = 60
 
 WIDE = "wide"
-_EXPORT_S = 300
+_PYTHON_S = 300
 #: In the name of a workflow's directory in an export (merlin-systems).
 _WORKFLOW = "transformworkflow"
 
@@ -95,28 +94,13 @@ class WideExport:
     def make(self) -> Path:
         """Where it lies; one of another recipe is removed. Raises BenchError."""
         recipe = b"".join(path.read_bytes() for path in self.recipe)
-        digest = hashlib.sha256(recipe).hexdigest()[:12]
-        export = self.folder / digest / WIDE
-        if export.exists():
-            return export
-        shutil.rmtree(self.folder, ignore_errors=True)
-        coming = self.folder / f"{digest}-coming"
-        self._export_to(coming)
-        coming.rename(export.parent)
-        return export
-
-    def _export_to(self, directory: Path) -> None:
-        command = [str(self.python), "-m", "examples.merlin.export_wide", str(directory)]
-        try:
-            ended = subprocess.run(
-                command, cwd=_ROOT, capture_output=True, text=True, timeout=_EXPORT_S, check=False
-            )
-        except OSError as error:
-            raise BenchError(
-                f"{WIDE}: {error}; `make setup` makes the models' environment"
-            ) from error
-        if ended.returncode:
-            raise BenchError(f"{WIDE}: its export said {ended.stderr.strip()[-1000:]}")
+        folder = self.folder / hashlib.sha256(recipe).hexdigest()[:12]
+        if not (folder / WIDE).exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            unfinished = folder.with_name(f"{folder.name}-unfinished")
+            _run_python(self.python, "examples.merlin.export_wide", unfinished)
+            unfinished.rename(folder)
+        return folder / WIDE
 
 
 @dataclass(frozen=True)
@@ -170,7 +154,7 @@ class Archives:
             shutil.copytree(source / "repository" / step, self.path(name) / step)
         return name
 
-    def inputs(self, name: str) -> tuple[str, ...]:
+    def read_inputs(self, name: str) -> tuple[str, ...]:
         """The tensors that the model of an archive with one model takes, by its config."""
         (config,) = self.path(name).glob("*/config.pbtxt")
         return tuple(re.findall(r'^input\s*\{\s*name: "([^"]+)"', config.read_text(), re.MULTILINE))
@@ -182,18 +166,11 @@ class Archives:
         """
         if not self.path(name).exists():
             self.path(name).parent.mkdir(parents=True)
-            command = [sys.executable, "-m", "ensemble_tools", "rewrite", "--name", name]
-            command += ["--compile", compile_]
-            ended = subprocess.run(
-                [*command, str(EXPORTS / export / "repository"), str(self.path(name))],
-                cwd=_ROOT,
-                capture_output=True,
-                text=True,
-                timeout=_REWRITE_S,
-                check=False,
+            options = ["rewrite", "--name", name, "--compile", compile_]
+            repository = EXPORTS / export / "repository"
+            _run_python(
+                Path(sys.executable), "ensemble_tools", *options, repository, self.path(name)
             )
-            if ended.returncode:
-                raise BenchError(f"{export}: ensemble_tools rewrite said {ended.stderr.strip()}")
         return name
 
 
@@ -205,18 +182,29 @@ def find_export(export: str, wide: WideExport | None = None) -> Path:
     if export == WIDE:
         return (wide or WideExport()).make()
     folders = (folder / export for folder in (TUTORIALS, FUNCTIONS))
-    return next((found for found in folders if found.exists()), EXPORTS / export)
+    return next((folder for folder in folders if folder.exists()), EXPORTS / export)
 
 
 def list_workflow_steps(export: Path) -> tuple[str, ...]:
     """The directories of an export's workflows."""
-    found = (path.name for path in (export / "repository").iterdir())
-    return tuple(sorted(name for name in found if is_workflow(name)))
+    return tuple(sorted(path.name for path in (export / "repository").glob(f"*{_WORKFLOW}*")))
 
 
-def is_workflow(step: str) -> bool:
-    """Whether a step's name is one that merlin-systems gives to workflows."""
-    return _WORKFLOW in step
+def _run_python(python: Path, module: str, *arguments: str | Path) -> None:
+    """Raises BenchError with what the module says."""
+    try:
+        ended = subprocess.run(
+            [python, "-m", module, *arguments],
+            cwd=_ROOT,
+            capture_output=True,
+            text=True,
+            timeout=_PYTHON_S,
+            check=False,
+        )
+    except OSError as error:
+        raise BenchError(f"{module}: {error}; `make setup` makes the environments") from error
+    if ended.returncode:
+        raise BenchError(f"{module} said {ended.stderr.strip()[-1000:]}")
 
 
 def _tensor(kind: str, name: str, datatype: str, dims: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,29 @@ _VALUES, _OFFSETS = "__values", "__offsets"
 
 
 @dataclass(frozen=True)
+class Tensor:
+    """values have its shape; texts are objects."""
+
+    name: str
+    datatype: str
+    values: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape)
+
+
+@dataclass(frozen=True)
 class Payload:
-    """A body, the size of the JSON at its front where the rest is binary, and the right answer."""
+    """A body, and the right answer to it.
+
+    outputs must be equal bit for bit; floats may be off by the tolerance, relative to each value.
+    json_size: of the JSON at the front, where the rest of the body is binary.
+    """
 
     body: bytes
-    expected: Expected
+    outputs: tuple[Tensor, ...]
+    tolerance: float = 0.0
     json_size: int | None = None
 
     def headers(self, sagemaker: bool) -> dict[str, str]:
@@ -60,50 +78,19 @@ class Payload:
         """
         media, _, size = headers.get("content-type", "").partition(";json-header-size=")
         size = size if media == _BINARY else headers.get(_JSON_SIZE.lower(), "")
-        head = int(size) if size else len(body)
         if self.json_size is not None and not size:
             return "an answer in JSON to a request for binary"
-        return self.expected.fault(json.loads(body[:head])["outputs"], body[head:], exact)
-
-    def answered(self, headers: Mapping[str, str], body: bytes, tolerance: float) -> Payload:
-        """The same request, with an answer to it in binary as the right one."""
-        head = int(headers["content-type"].partition(";json-header-size=")[2])
-        tail, tensors = body[head:], []
-        for output in json.loads(body[:head])["outputs"]:
-            values, tail = _taken(output, tail)
-            shape = tuple(output["shape"])
-            tensors.append(PayloadTensor(output["name"], output["datatype"], shape, values))
-        return replace(self, expected=Expected(tuple(tensors), tolerance))
-
-
-@dataclass(frozen=True)
-class PayloadTensor:
-    """One output: values are flat, in row order."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-    values: NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Expected:
-    """Right values, equal bit for bit; floats may be off by tolerance, relative to each value."""
-
-    outputs: tuple[PayloadTensor, ...]
-    tolerance: float = 0.0
-
-    def fault(self, outputs: list[dict[str, Any]], tail: bytes, exact: bool) -> str | None:
-        """What differs, or None; tail holds the values that are not in the JSON."""
+        head = int(size) if size else len(body)
+        outputs, tail = json.loads(body[:head])["outputs"], body[head:]
         expected = {tensor.name: tensor for tensor in self.outputs}
         if {output["name"] for output in outputs} != set(expected):
             return f"outputs {sorted(output['name'] for output in outputs)}"
-        for got in outputs:  # binary values come in their order
-            tensor = expected[got["name"]]
-            if (got["datatype"], tuple(got["shape"])) != (tensor.datatype, tensor.shape):
-                return f"{tensor.name}: {got['datatype']} {got['shape']}"
-            values, tail = _taken(got, tail)
-            if not self._agree(values, tensor.values, exact):
+        for output in outputs:  # binary values come in their order
+            tensor = expected[output["name"]]
+            if (output["datatype"], tuple(output["shape"])) != (tensor.datatype, tensor.shape):
+                return f"{tensor.name}: {output['datatype']} {output['shape']}"
+            values, tail = _split_off(output, tail)
+            if not self._agree(values, tensor.values.reshape(-1), exact):
                 return f"{tensor.name}: other values than expected"
         return None
 
@@ -116,6 +103,16 @@ class Expected:
             return bool(found.tolist() == expected.tolist())
         return bool(found.dtype == expected.dtype and found.tobytes() == expected.tobytes())
 
+    def with_answer(self, headers: Mapping[str, str], body: bytes, tolerance: float) -> Payload:
+        """The same request, with an answer to it in binary as the right one."""
+        head = int(headers["content-type"].partition(";json-header-size=")[2])
+        tail, tensors = body[head:], []
+        for output in json.loads(body[:head])["outputs"]:
+            values, tail = _split_off(output, tail)
+            shaped = values.reshape(output["shape"])
+            tensors.append(Tensor(output["name"], output["datatype"], shaped))
+        return replace(self, outputs=tuple(tensors), tolerance=tolerance)
+
 
 def small() -> Payload:
     """70 bytes of JSON: two FP32 values."""
@@ -124,15 +121,15 @@ def small() -> Payload:
 
 def json_values(datatype: str, count: int, *, columns: int | None = None) -> Payload:
     """Random values as JSON; with columns a matrix, in nested lists. The same at each call."""
-    return from_array(datatype, _random(datatype, count), columns)
+    values = _draw(datatype, count)
+    return from_array(datatype, values.reshape(-1, columns) if columns else values)
 
 
 def features(count: int, rows: int) -> Payload:
     """FP32 columns IN_0, IN_1 ..., one value a row; the answer has them side by side."""
-    columns = _random("FP32", count * rows).reshape(count, rows, 1)
-    tensors = [_described(f"IN_{n}", "FP32", column) for n, column in enumerate(columns)]
-    expected = PayloadTensor("OUT", "FP32", (rows, count), columns[:, :, 0].T.reshape(-1))
-    return Payload(_body(tensors), Expected((expected,)))
+    columns = _draw("FP32", count * rows).reshape(count, rows, 1)
+    tensors = [Tensor(f"IN_{number}", "FP32", column) for number, column in enumerate(columns)]
+    return _encode_json(tensors, Tensor("OUT", "FP32", columns[:, :, 0].T))
 
 
 def plain_strings(count: int) -> Payload:
@@ -147,152 +144,124 @@ def long_string(size: int) -> Payload:
     return from_array("BYTES", np.array([text], dtype=np.object_))
 
 
-def binary_bytes(size: int) -> Payload:
-    """FP32 values of so many bytes in the binary form; the answer is wanted in it too."""
-    values = _random("FP32", size // 4)
-    tensor = values.astype("<f4").tobytes()
-    described = {
-        "name": "IN",
-        "datatype": "FP32",
-        "shape": [len(values)],
-        "parameters": {"binary_data_size": len(tensor)},
-    }
-    wanted = [{"name": "OUT", "parameters": {"binary_data": True}}]
-    head = json.dumps({"inputs": [described], "outputs": wanted}, separators=(",", ":")).encode()
-    expected = Expected((PayloadTensor("OUT", "FP32", values.shape, values),))
-    return Payload(head + tensor, expected, json_size=len(head))
-
-
-def from_array(datatype: str, values: NDArray[Any], columns: int | None = None) -> Payload:
+def from_array(datatype: str, values: NDArray[Any]) -> Payload:
     """The values as JSON numbers: FP32 as the doubles they are, with up to 17 digits."""
-    shaped = values.reshape(-1, columns) if columns else values
-    body = _body([_described("IN", datatype, shaped)])
-    return Payload(body, Expected((PayloadTensor("OUT", datatype, shaped.shape, values),)))
+    return _encode_json([Tensor("IN", datatype, values)], Tensor("OUT", datatype, values))
 
 
-def read_request(path: Path) -> tuple[PayloadTensor, ...]:
+def binary_bytes(size: int) -> Payload:
+    """FP32 values of so many bytes in the binary form; the answer is asked for in it too."""
+    values = _draw("FP32", size // 4)
+    answer = {"outputs": [{"name": "OUT", "parameters": {"binary_data": True}}]}
+    payload = encode_binary([Tensor("IN", "FP32", values)], answer)
+    return replace(payload, outputs=(Tensor("OUT", "FP32", values),))
+
+
+def read_request(path: Path) -> tuple[Tensor, ...]:
     """A request in JSON, its tensors as numpy has them."""
-    inputs = json.loads(path.read_text("utf-8"))["inputs"]
-    return tuple(map(_read_tensor, inputs))
-
-
-def batch(
-    tensors: Iterable[PayloadTensor], count: int, group: str | None = None
-) -> tuple[PayloadTensor, ...]:
-    """So many of a request's rows, from the first again when they have all been taken.
-
-    group: the column by which a model groups its rows; then so many groups are taken, each with a
-    number of its own.
-    """
-    columns = {tensor.name: tensor for tensor in tensors}
-    if group is not None:
-        return _groups(columns, count, columns[group])
-    taken: list[PayloadTensor] = []
-    for name, tensor in columns.items():
-        if name.endswith(_OFFSETS):
-            continue
-        stem = name.removesuffix(_VALUES)
-        if stem != name:
-            taken += _lists(tensor, columns[stem + _OFFSETS], count)
-        else:
-            rows = tensor.values.reshape(tensor.shape)
-            chosen = rows[np.arange(count) % len(rows)]
-            taken.append(PayloadTensor(name, tensor.datatype, chosen.shape, chosen.reshape(-1)))
-    return tuple(taken)
-
-
-def _lists(
-    values: PayloadTensor, offsets: PayloadTensor, count: int
-) -> tuple[PayloadTensor, PayloadTensor]:
-    starts = offsets.values
-    rows = np.split(values.values, starts[1:-1])
-    chosen = [rows[place % len(rows)] for place in range(count)]
-    joined = np.concatenate(chosen)
-    ends = np.cumsum([0, *map(len, chosen)]).astype(starts.dtype)
-    return (
-        PayloadTensor(values.name, values.datatype, joined.shape, joined),
-        PayloadTensor(offsets.name, offsets.datatype, ends.shape, ends),
-    )
-
-
-def _groups(
-    columns: Mapping[str, PayloadTensor], count: int, group: PayloadTensor
-) -> tuple[PayloadTensor, ...]:
-    numbers = np.unique(group.values)
-    places = [np.flatnonzero(group.values == numbers[row % len(numbers)]) for row in range(count)]
-    rows = np.concatenate(places)
-    own: NDArray[Any] = np.repeat(np.arange(1, count + 1), list(map(len, places)))
-    return tuple(
-        PayloadTensor(
-            name,
-            tensor.datatype,
-            rows.shape,
-            own.astype(tensor.values.dtype) if tensor is group else tensor.values[rows],
-        )
-        for name, tensor in columns.items()
-    )
-
-
-def encode_binary(tensors: Iterable[PayloadTensor]) -> Payload:
-    """The tensors in the binary form; answers are wanted in it too. What is right is not known."""
-    described, parts = [], []
-    for tensor in tensors:
-        part = _packed(tensor)
-        size = {"binary_data_size": len(part)}
-        described.append(
-            {
-                "name": tensor.name,
-                "datatype": tensor.datatype,
-                "shape": list(tensor.shape),
-                "parameters": size,
-            }
-        )
-        parts.append(part)
-    request = {"inputs": described, "parameters": {"binary_data_output": True}}
-    head = json.dumps(request, separators=(",", ":")).encode()
-    return Payload(head + b"".join(parts), Expected(()), json_size=len(head))
-
-
-def _packed(tensor: PayloadTensor) -> bytes:
-    if tensor.datatype != "BYTES":
-        return bytes(tensor.values.tobytes())
-    texts = [text.encode() for text in tensor.values]
-    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
+    return tuple(map(_read_tensor, json.loads(path.read_text("utf-8"))["inputs"]))
 
 
 def read_example(directory: Path, tolerance: float = TOLERANCE) -> Payload:
     """An export's request.json, and its expected.json, which Merlin computed."""
     outputs = json.loads((directory / "expected.json").read_text())["outputs"]
-    tensors = map(_read_tensor, outputs)
     body = (directory / "request.json").read_bytes()
-    return Payload(body, Expected(tuple(tensors), tolerance))
+    return Payload(body, tuple(map(_read_tensor, outputs)), tolerance)
 
 
-def _read_tensor(tensor: Mapping[str, Any]) -> PayloadTensor:
-    shape, values = tuple(tensor["shape"]), _values(tensor, b"")
-    return PayloadTensor(tensor["name"], tensor["datatype"], shape, values)
+def batch(tensors: Iterable[Tensor], count: int, group: str | None = None) -> tuple[Tensor, ...]:
+    """So many of a request's rows, from the first again when there are no more.
+
+    group: the column by which a model groups its rows; then there are so many groups, each with a
+    number of its own.
+    """
+    columns = {tensor.name: tensor for tensor in tensors}
+    if group is not None:
+        return _repeat_groups(columns, count, columns[group])
+    repeated: list[Tensor] = []
+    for name, tensor in columns.items():
+        stem = name.removesuffix(_VALUES)
+        if stem != name:
+            repeated += _repeat_lists(tensor, columns[stem + _OFFSETS], count)
+        elif not name.endswith(_OFFSETS):
+            rows: NDArray[Any] = np.arange(count) % len(tensor.values)
+            repeated.append(replace(tensor, values=tensor.values[rows]))
+    return tuple(repeated)
 
 
-def _described(name: str, datatype: str, values: NDArray[Any]) -> dict[str, Any]:
-    written = values.astype(np.float64) if datatype == "FP32" else values
-    shape = list(values.shape)
-    return {"name": name, "datatype": datatype, "shape": shape, "data": written.tolist()}
+def _repeat_lists(values: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    starts = offsets.values.reshape(-1)
+    rows = np.split(values.values.reshape(-1), starts[1:-1])
+    lists = [rows[place % len(rows)] for place in range(count)]
+    ends = np.cumsum([0, *map(len, lists)]).astype(starts.dtype)
+    return replace(values, values=np.concatenate(lists)), replace(offsets, values=ends)
 
 
-def _body(tensors: list[dict[str, Any]]) -> bytes:
-    text = json.dumps({"inputs": tensors}, separators=(",", ":"), ensure_ascii=False)
-    return text.encode()
+def _repeat_groups(columns: Mapping[str, Tensor], count: int, group: Tensor) -> tuple[Tensor, ...]:
+    groups = group.values.reshape(-1)
+    numbers = np.unique(groups)
+    places = [np.flatnonzero(groups == numbers[row % len(numbers)]) for row in range(count)]
+    rows = np.concatenate(places)
+    own: NDArray[Any] = np.repeat(np.arange(1, count + 1), list(map(len, places)))
+    return tuple(
+        replace(
+            tensor,
+            values=own.astype(groups.dtype) if tensor is group else tensor.values.reshape(-1)[rows],
+        )
+        for tensor in columns.values()
+    )
 
 
-def _taken(output: Mapping[str, Any], tail: bytes) -> tuple[NDArray[Any], bytes]:
+def encode_binary(tensors: Iterable[Tensor], answer: Mapping[str, object] | None = None) -> Payload:
+    """The tensors in the binary form; the right answer is not known.
+
+    answer: how the request asks for it; by default for all outputs in binary.
+    """
+    inputs, parts = [], []
+    for tensor in tensors:
+        parts.append(_pack(tensor))
+        size = {"binary_data_size": len(parts[-1])}
+        inputs.append({**_describe(tensor), "parameters": size})
+    request = {"inputs": inputs, **(answer or {"parameters": {"binary_data_output": True}})}
+    head = json.dumps(request, separators=(",", ":")).encode()
+    return Payload(head + b"".join(parts), (), json_size=len(head))
+
+
+def _encode_json(tensors: Sequence[Tensor], answer: Tensor) -> Payload:
+    inputs = []
+    for tensor in tensors:
+        numbers = tensor.values.astype(np.float64) if tensor.datatype == "FP32" else tensor.values
+        inputs.append({**_describe(tensor), "data": numbers.tolist()})
+    text = json.dumps({"inputs": inputs}, separators=(",", ":"), ensure_ascii=False)
+    return Payload(text.encode(), (answer,))
+
+
+def _describe(tensor: Tensor) -> dict[str, object]:
+    return {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
+
+
+def _pack(tensor: Tensor) -> bytes:
+    if tensor.datatype != "BYTES":
+        return bytes(tensor.values.tobytes())
+    texts = [text.encode() for text in tensor.values.reshape(-1)]
+    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
+
+
+def _read_tensor(tensor: Mapping[str, Any]) -> Tensor:
+    values = _read_values(tensor, b"").reshape(tensor["shape"])
+    return Tensor(tensor["name"], tensor["datatype"], values)
+
+
+def _split_off(output: Mapping[str, Any], tail: bytes) -> tuple[NDArray[Any], bytes]:
     """An output's values, and the binary ones behind them."""
     if "data" in output:
-        return _values(output, tail), tail
+        return _read_values(output, tail), tail
     size = output.get("parameters", {}).get("binary_data_size", len(tail))
-    return _values(output, tail[:size]), tail[size:]
+    return _read_values(output, tail[:size]), tail[size:]
 
 
-def _values(output: Mapping[str, Any], tail: bytes) -> NDArray[Any]:
+def _read_values(output: Mapping[str, Any], tail: bytes) -> NDArray[Any]:
+    """Flat."""
     datatype = output["datatype"]
     if "data" not in output:
         return np.frombuffer(tail, _DTYPES[datatype])
@@ -306,7 +275,7 @@ def _values(output: Mapping[str, Any], tail: bytes) -> NDArray[Any]:
     return np.array(flat, dtype=_DTYPES.get(datatype, np.float64)).reshape(-1)
 
 
-def _random(datatype: str, count: int) -> NDArray[Any]:
+def _draw(datatype: str, count: int) -> NDArray[Any]:
     source = np.random.default_rng(7)
     if datatype == "INT64":
         return source.integers(0, 10**10, count, dtype=np.int64)
@@ -315,6 +284,6 @@ def _random(datatype: str, count: int) -> NDArray[Any]:
     if datatype == "BYTES":
         kinds = ("item-{}", "größe-{}", 'a "{}"', "user:{}")
         ids = source.integers(10**6, 10**7, count).tolist()
-        words = [kinds[place % 4].format(number) for place, number in enumerate(ids)]
-        return np.array(words, dtype=np.object_)
+        texts = [kinds[place % 4].format(number) for place, number in enumerate(ids)]
+        return np.array(texts, dtype=np.object_)
     return source.random(count, dtype=np.float64 if datatype == "FP64" else np.float32)

@@ -1,19 +1,19 @@
 """bench/results.json: what was measured last, row by row, and where. The pages quote it alone.
 
-One row of a suite is one entry, with the machine, the versions and the date of its own run, so that
-some rows can be measured again without the others.
+Each row has the machine, the versions and the date of its own run, so that some rows can be
+measured again without the others.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.machine import Facts
-from bench.measure import Goal, Line, Outcome
+from bench.measure import Goal, Line
 
 PATH = Path(__file__).with_name("results.json")
 
@@ -30,7 +30,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class RecordedRow:
-    """The lines of one row, as one run measured them."""
+    """The lines of a row, as one run measured them."""
 
     measured: Measured
     lines: tuple[Line, ...]
@@ -50,22 +50,25 @@ class Results:
         raise KeyError(f"{suite}, {row}: {what}")
 
     def with_rows(
-        self, suite: str, measured: Measured, outcomes: Iterable[Outcome], order: Iterable[str]
+        self,
+        suite: str,
+        measured: Measured,
+        lines: Mapping[str, Sequence[Line]],
+        order: Iterable[str],
     ) -> Results:
-        """These rows in the place of those that were there; order: the names of the suite's."""
-        found = dict(self.suites.get(suite, {}))
-        found |= {outcome.name: RecordedRow(measured, outcome.lines) for outcome in outcomes}
-        ordered = {name: found[name] for name in order if name in found}
+        """Rows that were measured take the place of earlier ones; order: the suite's rows."""
+        rows = dict(self.suites.get(suite, {}))
+        rows |= {name: RecordedRow(measured, tuple(of_row)) for name, of_row in lines.items()}
+        ordered = {name: rows[name] for name in order if name in rows}
         return Results({**self.suites, suite: ordered})
 
 
 def read_results(path: Path = PATH) -> Results:
     """What the file holds."""
-    suites = json.loads(path.read_text("utf-8"))
     return Results(
         {
-            suite: {name: _read_row(name, row) for name, row in rows.items()}
-            for suite, rows in suites.items()
+            suite: {name: _read_row(row) for name, row in rows.items()}
+            for suite, rows in json.loads(path.read_text("utf-8")).items()
         }
     )
 
@@ -76,8 +79,8 @@ def format_results(results: Results) -> str:
     for suite, rows in results.suites.items():
         texts = []
         for name, row in rows.items():
-            lines = ",\n   ".join(_dump(_line_to_json(line)) for line in row.lines)
-            head = f' {_dump(name)}: {{\n  "measured": {_dump(_measured_to_json(row.measured))},\n'
+            lines = ",\n   ".join(map(_format_line, row.lines))
+            head = f' {_dump(name)}: {{\n  "measured": {_dump(asdict(row.measured))},\n'
             texts.append(f'{head}  "lines": [\n   {lines}\n  ]}}')
         suites.append(f"{_dump(suite)}: {{\n" + ",\n".join(texts) + "\n}")
     return "{\n" + ",\n".join(suites) + "\n}\n"
@@ -87,37 +90,14 @@ def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _measured_to_json(measured: Measured) -> dict[str, Any]:
-    return {
-        "date": measured.date,
-        "rounds": measured.rounds,
-        "round_seconds": measured.round_seconds,
-        "facts": measured.facts,
-    }
-
-
-def _line_to_json(line: Line) -> dict[str, Any]:
+def _format_line(line: Line) -> str:
     """A value has six digits."""
-    goal = line.goal
-    return {
-        "what": line.what,
-        "unit": line.unit,
-        "values": {
-            name: [float(f"{value:.6g}") for value in values]
-            for name, values in line.values.items()
-        },
-        "subject": line.subject,
-        "against": line.against,
-        "goal": goal and {"of": goal.of, "direction": goal.direction, "bound": goal.bound},
-        "note": line.note,
-    }
+    values = {name: [float(f"{it:.6g}") for it in rounds] for name, rounds in line.values.items()}
+    ordered = ("what", "unit", "values", "subject", "against", "goal", "note")
+    fields = {**asdict(line), "values": values}
+    return _dump({name: fields[name] for name in ordered})
 
 
-def _read_row(name: str, row: Mapping[str, Any]) -> RecordedRow:
-    return RecordedRow(
-        Measured(**row["measured"]),
-        tuple(
-            Line(name, **{**line, "goal": line["goal"] and Goal(**line["goal"])})
-            for line in row["lines"]
-        ),
-    )
+def _read_row(row: Mapping[str, Any]) -> RecordedRow:
+    lines = ({**line, "goal": line["goal"] and Goal(**line["goal"])} for line in row["lines"])
+    return RecordedRow(Measured(**row["measured"]), tuple(Line(**line) for line in lines))

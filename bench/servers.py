@@ -1,4 +1,4 @@
-"""A server that was started: asked, looked at from outside, stopped."""
+"""Servers that are asked, looked at from outside, and stopped."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from bench.errors import AnswerWrong, BenchError, ServerFailed
 from bench.models import Archives
@@ -46,39 +47,110 @@ class HttpAnswer:
     headers: Mapping[str, str]
     body: bytes
 
+    def __str__(self) -> str:
+        return f"{self.status} {self.body.decode(errors='replace')[:500]}"
+
 
 @dataclass
-class Server:
-    """One process that was started, in a session of its own."""
+class Endpoint:
+    """Where models are invoked: by SageMaker's contract, or by Triton's own protocol."""
 
     name: str
-    process: subprocess.Popen[bytes]
     port: int
-    log: Path
-    started: float = field(default_factory=time.monotonic)
 
-    def ask(self, method: str, path: str, body: object = None) -> HttpAnswer:
-        """One request on a connection of its own; body becomes JSON."""
-        return ask(self.port, method, path, body)
+    sagemaker: ClassVar[bool] = False
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> HttpAnswer:
+        """A request on a connection of its own; a body other than bytes becomes JSON."""
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        headers = dict(headers or {"Content-Type": "application/json"})
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_CALL_S)
+        with contextlib.closing(connection):
+            connection.request(method, path, content, headers)
+            response = connection.getresponse()
+            named = {key.lower(): value for key, value in response.getheaders()}
+            return HttpAnswer(response.status, named, response.read())
 
     def demand(self, method: str, path: str, body: object = None) -> bytes:
         """The body of a 200. Raises AnswerWrong."""
         answer = self.ask(method, path, body)
         if answer.status != 200:
-            found = f"{answer.status} {answer.body.decode(errors='replace')[:500]}"
-            raise AnswerWrong(self.name, f"{method} {path}", found, "200")
+            raise AnswerWrong(self.name, f"{method} {path}", f"{answer}", "200")
         return answer.body
 
-    def until_ready(self, path: str) -> float:
-        """Returns the seconds from its start to the first 200 at path. Raises ServerFailed."""
+    def check(self, model: str, payload: Payload, what: str) -> None:
+        """Invoke the model once and compare its answer value by value. Raises AnswerWrong."""
+        answer = self._invoke(model, payload, what)
+        if fault := payload.fault(answer.headers, answer.body, exact=self.name == "ours"):
+            raise AnswerWrong(self.name, what, fault, "the values that were computed beforehand")
+
+    def take_answer(self, model: str, payload: Payload, tolerance: float, what: str) -> Payload:
+        """The binary request with this server's answer as the right one. Raises AnswerWrong."""
+        answer = self._invoke(model, payload, what)
+        return payload.with_answer(answer.headers, answer.body, tolerance)
+
+    def write_target(self, directory: Path, model: str, payload: Payload, what: str) -> Target:
+        """The invocation for wrk, after its answer was compared. Raises AnswerWrong."""
+        self.check(model, payload, what)
+        started = time.perf_counter()
+        self.check(model, payload, what)
+        answer_s = time.perf_counter() - started
+        url = f"http://127.0.0.1:{self.port}{self._path(model)}"
+        headers = payload.headers(self.sagemaker)
+        name = f"{self.name.replace(' ', '-')}-{self.port}-{model}-{len(payload.body)}"
+        target = write_target(directory, name, url, payload.body, headers)
+        return replace(target, answer_s=answer_s)
+
+    def _path(self, model: str) -> str:
+        return f"/models/{model}/invoke" if self.sagemaker else f"/v2/models/{model}/infer"
+
+    def _invoke(self, model: str, payload: Payload, what: str) -> HttpAnswer:
+        headers = payload.headers(self.sagemaker)
+        answer = self.ask("POST", self._path(model), payload.body, headers)
+        if answer.status != 200:
+            raise AnswerWrong(self.name, what, f"{answer}", "200")
+        return answer
+
+
+@dataclass
+class Server(Endpoint):
+    """A process that was started, in a session of its own."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    archives: Archives
+    started: float = field(default_factory=time.monotonic, kw_only=True)
+
+    #: Where it says that it is ready.
+    ready: ClassVar[str] = "/v2/health/ready"
+
+    def load(self, model: str) -> None:
+        """Return when the model of that name is ready."""
+        raise NotImplementedError
+
+    def unload(self, model: str) -> None:
+        """Return when the server has answered."""
+        raise NotImplementedError
+
+    def until_ready(self) -> float:
+        """The seconds from its start until it is ready. Raises ServerFailed."""
         while time.monotonic() - self.started < _START_S:
             if self.process.poll() is not None:
-                raise ServerFailed(self.name, f"exit code {self.process.returncode}", self._end())
+                raise self._failed(f"exit code {self.process.returncode}")
             with contextlib.suppress(OSError, http.client.HTTPException):
-                if self.ask("GET", path).status == 200:
+                if self.ask("GET", self.ready).status == 200:
                     return time.monotonic() - self.started
             time.sleep(_LOOK_S)
-        raise ServerFailed(self.name, f"no 200 at {path} in {_START_S:g} s", self._end())
+        raise self._failed(f"no 200 at {self.ready} in {_START_S:g} s")
+
+    def _failed(self, found: str) -> ServerFailed:
+        return ServerFailed(self.name, found, self.log.read_text(errors="replace")[-3000:])
 
     def stubs(self, model: str | None = None) -> list[Process]:
         """Python models' processes below it, of one model or of all."""
@@ -89,8 +161,8 @@ class Server:
     def _region_prefix(self) -> str:
         own = (child for child in list_processes() if child.pid == self.process.pid)
         commands = (child.command for child in (*own, *list_descendants(self.process.pid)))
-        words = (word for command in commands for word in command)
-        return next(word for word in words if word.startswith(REGIONS)).removeprefix(REGIONS)
+        arguments = (argument for command in commands for argument in command)
+        return next(it for it in arguments if it.startswith(REGIONS)).removeprefix(REGIONS)
 
     def regions(self) -> set[str]:
         """The shared memory of its Python models, by name."""
@@ -98,45 +170,34 @@ class Server:
         return {name for name in os.listdir(SHARED_MEMORY) if name.startswith(prefix)}
 
     def stop(self) -> None:
-        """SIGTERM, and after a while SIGKILL to all of its session that is left."""
-        below = [process.pid for process in list_descendants(self.process.pid)]
-        self.process.terminate()
-        try:
-            self.process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        for pid in filter(is_alive, below):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """Send SIGTERM, and after a while SIGKILL to all of its session that is left."""
+        stop_with_children(self.process, _STOP_S)
 
-    def _end(self) -> str:
-        return self.log.read_text(errors="replace")[-3000:]
+    @contextlib.contextmanager
+    def loaded(self, *models: str) -> Iterator[None]:
+        """Within the block the models are loaded."""
+        with ExitStack() as undo:
+            for model in models:
+                self.load(model)
+                undo.callback(self.unload, model)
+            yield
 
 
 @dataclass
 class SageMakerServer(Server):
     """Ours or the rival: SageMaker's multi-model contract."""
 
-    archives: Archives = field(kw_only=True)
+    sagemaker: ClassVar[bool] = True
+    ready: ClassVar[str] = "/ping"
 
-    def load(self, model: str, name: str | None = None) -> None:
-        """POST /models, of an archive by its name; another model_name may be given."""
-        body = {"model_name": name or model, "url": str(self.archives.path(model))}
+    def load(self, model: str) -> None:
+        """POST /models, of an archive by its name."""
+        body = {"model_name": model, "url": str(self.archives.path(model))}
         self.demand("POST", "/models", body)
 
     def unload(self, model: str) -> None:
         """DELETE /models/{model}."""
         self.demand("DELETE", f"/models/{model}")
-
-    @contextlib.contextmanager
-    def loaded(self, *models: str) -> Iterator[None]:
-        """The models, for as long as the block lasts."""
-        with ExitStack() as undo:
-            for model in models:
-                self.load(model)
-                undo.callback(self.unload, model)
-            yield
 
 
 @dataclass
@@ -146,19 +207,18 @@ class Container(SageMakerServer):
     @cached_property
     def triton(self) -> Process:
         """Its tritonserver."""
-        found = list_descendants(self.process.pid)
-        return next(process for process in found if process.command[0].endswith("/tritonserver"))
+        below = list_descendants(self.process.pid)
+        return next(process for process in below if process.command[0].endswith("/tritonserver"))
 
     def triton_argument(self, name: str) -> str:
         """The value of an argument that its tritonserver was started with."""
         prefix = f"--{name}="
-        arguments = self.triton.command
-        return next(word.removeprefix(prefix) for word in arguments if word.startswith(prefix))
+        return next(it.removeprefix(prefix) for it in self.triton.command if it.startswith(prefix))
 
     @property
-    def published(self) -> tuple[str, ...]:
-        """What lies in the serving repository."""
-        return tuple(os.listdir(self.triton_argument("model-repository")))
+    def repository(self) -> Path:
+        """Where it publishes models."""
+        return Path(self.triton_argument("model-repository"))
 
     def steps(self, model: str) -> list[Process]:
         """The processes of a model and of its steps, whose names are <model>.<step>."""
@@ -172,26 +232,23 @@ class Container(SageMakerServer):
 
     def count_compiled(self, model: str) -> tuple[int, int]:
         """How many of a model's workflows are compiled, whole or in part, and how many it has."""
-        workflows = [*Path(self.triton_argument("model-repository")).glob(f"{model}*/**/workflow")]
-        return sum((found.parent / _COMPILED).exists() for found in workflows), len(workflows)
+        workflows = [*self.repository.glob(f"{model}*/**/workflow")]
+        return sum((it.parent / _COMPILED).exists() for it in workflows), len(workflows)
 
-    def own_processes(self) -> list[int]:
+    def list_own_processes(self) -> list[int]:
         """All of it but tritonserver and what that started."""
-        triton = self.triton.pid
-        below = {triton, *(process.pid for process in list_descendants(triton))}
-        everyone = {
-            self.process.pid,
-            *(process.pid for process in list_descendants(self.process.pid)),
-        }
-        return sorted(everyone - below)
+        own, tritons = (
+            {root, *(process.pid for process in list_descendants(root))}
+            for root in (self.process.pid, self.triton.pid)
+        )
+        return sorted(own - tritons)
 
 
 @dataclass
 class BareTriton(Server):
     """A tritonserver with a repository of its own."""
 
-    repository: Path = field(kw_only=True)
-    archives: Archives = field(kw_only=True)
+    repository: Path
 
     def deliver(self, model: str) -> None:
         """Copy an archive's model directories into the repository; loads nothing."""
@@ -199,73 +256,43 @@ class BareTriton(Server):
             shutil.copytree(directory, self.repository / directory.name, dirs_exist_ok=True)
 
     def load(self, model: str) -> None:
-        """Returns when it is ready."""
+        """Return when it is ready."""
         self.demand("POST", f"/v2/repository/models/{model}/load")
 
     def unload(self, model: str) -> None:
-        """Returns when it has been asked; tritonserver answers before it is done."""
+        """Return when it has been asked; tritonserver answers before it is done."""
         body = {"parameters": {"unload_dependents": True}}
         self.demand("POST", f"/v2/repository/models/{model}/unload", body)
 
 
-@dataclass(frozen=True)
-class Side:
-    """One way to invoke models: whom, and in which words."""
-
-    name: str
-    port: int
-    sagemaker: bool
-
-    def path(self, model: str) -> str:
-        """Where the model is invoked."""
-        return f"/models/{model}/invoke" if self.sagemaker else f"/v2/models/{model}/infer"
-
-    def check(self, model: str, payload: Payload, what: str) -> None:
-        """One invocation whose answer is compared value by value. Raises AnswerWrong."""
-        answer = self._invoked(model, payload, what)
-        if fault := payload.fault(answer.headers, answer.body, exact=self.name == "ours"):
-            raise AnswerWrong(self.name, what, fault, "the values that were computed beforehand")
-
-    def answered(self, model: str, payload: Payload, tolerance: float, what: str) -> Payload:
-        """One binary invocation, whose answer is taken as the right one. Raises AnswerWrong."""
-        answer = self._invoked(model, payload, what)
-        return payload.answered(answer.headers, answer.body, tolerance)
-
-    def _invoked(self, model: str, payload: Payload, what: str) -> HttpAnswer:
-        headers = payload.headers(self.sagemaker)
-        answer = ask(self.port, "POST", self.path(model), payload.body, headers)
-        if answer.status != 200:
-            found = f"{answer.status} {answer.body.decode(errors='replace')[:500]}"
-            raise AnswerWrong(self.name, what, found, "200")
-        return answer
-
-    def target(self, directory: Path, model: str, payload: Payload) -> Target:
-        """The same invocation for wrk."""
-        url = f"http://127.0.0.1:{self.port}{self.path(model)}"
-        headers = payload.headers(self.sagemaker)
-        name = f"{self.name.replace(' ', '-')}-{self.port}-{model}-{len(payload.body)}"
-        return write_target(directory, name, url, payload.body, headers)
-
-
-def ask(
-    port: int,
-    method: str,
-    path: str,
-    body: object = None,
-    headers: Mapping[str, str] | None = None,
-) -> HttpAnswer:
-    """One request on a connection of its own; a body that is no bytes becomes JSON."""
-    payload = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_CALL_S)
+def stop_with_children(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """SIGTERM; SIGKILL to a process that has not ended after so long, and to its children."""
+    below = [child.pid for child in list_descendants(process.pid)]
+    process.terminate()
     try:
-        connection.request(
-            method, path, payload, dict(headers or {"Content-Type": "application/json"})
-        )
-        response = connection.getresponse()
-        named = {key.lower(): value for key, value in response.getheaders()}
-        return HttpAnswer(response.status, named, response.read())
-    finally:
-        connection.close()
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pid in filter(is_alive, below):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def time_load(server: Server, model: str, payload: Payload) -> float:
+    """Time a load, check it by an invocation, and undo it."""
+    earlier = {stub.pid for stub in server.stubs()}
+    started = time.perf_counter()
+    server.load(model)
+    seconds = time.perf_counter() - started
+    server.check(model, payload, "after a load")
+    own = {stub.pid for stub in server.stubs()} - earlier
+    server.unload(model)
+    wait_until(lambda: not any(map(is_alive, own)), f"{server.name}: {model}'s processes are gone")
+    if isinstance(server, Container):  # the next load of that name would wait for it
+        published = server.repository / model
+        wait_until(lambda: not published.exists(), f"{server.name}: {model} is gone")
+    return seconds
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:

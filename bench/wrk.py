@@ -24,12 +24,11 @@ _DONE = """
 done = function(summary, latency, requests)
   local errors = summary.errors
   io.write(string.format(
-    "BENCH {\\"requests\\": %d, \\"duration_us\\": %d, \\"p50_us\\": %.3f, \\"p90_us\\": %.3f, "
-    .. "\\"p99_us\\": %.3f, \\"connect\\": %d, \\"read\\": %d, \\"write\\": %d, \\"status\\": %d, "
+    "BENCH {\\"requests\\": %d, \\"duration_us\\": %d, \\"p50_us\\": %.3f, \\"p99_us\\": %.3f, "
+    .. "\\"connect\\": %d, \\"read\\": %d, \\"write\\": %d, \\"status\\": %d, "
     .. "\\"timeout\\": %d}\\n",
-    summary.requests, summary.duration, latency:percentile(50), latency:percentile(90),
-    latency:percentile(99), errors.connect, errors.read, errors.write, errors.status,
-    errors.timeout))
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+    errors.connect, errors.read, errors.write, errors.status, errors.timeout))
 end
 """
 
@@ -41,7 +40,6 @@ class Load:
     requests: int
     seconds: float
     p50: float
-    p90: float
     p99: float
 
     @property
@@ -52,18 +50,19 @@ class Load:
 
 @dataclass(frozen=True)
 class Target:
-    """One request: a URL, and the file that its Lua script is in."""
+    """A URL, the file of the Lua script that asks it, and how long an answer took before."""
 
     url: str
     script: Path
+    answer_s: float = 0.0
 
 
 def find_wrk() -> str:
     """The program. Raises ProgramMissing."""
-    found = shutil.which("wrk")
-    if not found:
+    program = shutil.which("wrk")
+    if not program:
         raise ProgramMissing("wrk", "install it (Debian and Ubuntu: apt-get install wrk)")
-    return found
+    return program
 
 
 def write_target(
@@ -97,6 +96,21 @@ def beside(target: Target, at_most_s: float, connections: int = 1) -> Iterator[N
         _finish(process, target)
 
 
+def measure_p50(target: Target, seconds: float) -> float:
+    """On one connection."""
+    return run(target, seconds).p50
+
+
+def measure_p99(target: Target, seconds: float) -> float:
+    """On one connection."""
+    return run(target, seconds).p99
+
+
+def measure_rate(target: Target, seconds: float) -> float:
+    """Requests a second on sixteen connections."""
+    return run(target, seconds, connections=16).per_second
+
+
 def read_counts(printed: str, target: str) -> Load:
     """The counts that the script printed at its end. Raises LoadFailed unless all were answered."""
     lines = [line for line in printed.splitlines() if line.startswith(_MARK)]
@@ -112,28 +126,21 @@ def read_counts(printed: str, target: str) -> Load:
         counts["requests"],
         counts["duration_us"] / 1e6,
         counts["p50_us"] / 1e6,
-        counts["p90_us"] / 1e6,
         counts["p99_us"] / 1e6,
     )
 
 
 @contextlib.contextmanager
 def _started(target: Target, seconds: float, connections: int) -> Iterator[subprocess.Popen[str]]:
-    command = [
-        find_wrk(),
-        "--threads",
-        "1",
-        "--connections",
-        str(connections),
-        "--duration",
-        f"{int(seconds) + _LATEST_S}s",
-        "--timeout",
-        "30s",
-        "--latency",
-        "--script",
-        str(target.script),
-        target.url,
-    ]
+    options = {
+        "threads": "1",
+        "connections": f"{connections}",
+        "duration": f"{int(seconds) + _LATEST_S}s",
+        "timeout": "30s",
+        "script": f"{target.script}",
+    }
+    command = [find_wrk(), "--latency", *(f"--{name}={it}" for name, it in options.items())]
+    command.append(target.url)
     process = subprocess.Popen(
         die_with_parent(command),
         stdout=subprocess.PIPE,

@@ -4,114 +4,90 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from bench import payloads, wrk
-from bench.measure import Line, measure_in_turn, ratio_at_most
+from bench.measure import Line, ratio_at_most
 from bench.payloads import Payload
-from bench.rows.invoking import identity
+from bench.rows.invoking import prepare_identity
 from bench.rows.row import Row, Run
-from bench.servers import SageMakerServer, Side
+from bench.servers import Server
 
 _Busy = Callable[[], contextlib.AbstractContextManager[None]]
 
 _GOAL = ratio_at_most(2)
 _LATEST_S = 60.0
 _FEW, _MORE = 1, 4
-_SMALL = ("small JSON", payloads.small())
-_TRANSLATED = ("JSON of 71 KB", payloads.json_values("FP32", 3_750))
 
 
-def _beside_large(run: Run, row: str) -> Iterator[Line]:
+def _measure_beside_large(run: Run) -> Iterator[Line]:
     contenders = run.contenders
     large = payloads.json_values("FP32", 265_000)  # 5 MB
     other = contenders.archives.identity("identity-busy")
     contenders.keep_loaded(other)
-    rival, _, ours = contenders.sides
-    targets = {}
-    for side in (rival, ours):
-        side.check(other, large, "JSON of 5 MB")
-        targets[side.name] = side.target(run.scratch, other, large)
+    servers = (contenders.rival, contenders.ours)
+    targets = {it.name: run.target(it, other, large, "JSON of 5 MB") for it in servers}
     for connections in (_FEW,) if run.short else (_FEW, _MORE):
         busy: dict[str, _Busy] = {
             name: partial(wrk.beside, target, _LATEST_S, connections)
             for name, target in targets.items()
         }
         what = "5 MB JSON" if connections == _FEW else f"5 MB JSON on {connections} connections"
-        yield from _lines(run, row, what, (rival, ours), busy)
+        yield from _measure_beside(run, what, busy)
         if connections == _MORE:
-            yield from _lines(run, row, what, (rival, ours), busy, _TRANSLATED)
+            translated = payloads.json_values("FP32", 3_750)
+            yield from _measure_beside(run, what, busy, ("JSON of 71 KB", translated))
 
 
-def _beside_loads(run: Run, row: str) -> Iterator[Line]:
+def _measure_beside_loads(run: Run) -> Iterator[Line]:
     contenders = run.contenders
     names = [contenders.archives.identity(f"coming-{number}") for number in range(2)]
-    rival, _, ours = contenders.sides
     busy: dict[str, _Busy] = {
-        "rival": partial(_loads_and_unloads, contenders.rival, names),
-        "ours": partial(_loads_and_unloads, contenders.ours, names),
+        server.name: partial(_load_and_unload, server, names)
+        for server in (contenders.rival, contenders.ours)
     }
-    yield from _lines(run, row, "loads and unloads", (rival, ours), busy)
+    yield from _measure_beside(run, "loads and unloads", busy)
 
 
-def _lines(
-    run: Run,
-    row: str,
-    what: str,
-    pair: tuple[Side, Side],
-    busy: dict[str, _Busy],
-    probe: tuple[str, Payload] = _SMALL,
+def _measure_beside(
+    run: Run, what: str, busy: Mapping[str, _Busy], probe: tuple[str, Payload] | None = None
 ) -> Iterator[Line]:
-    """Ours against ours alone; and the same of the rival, for comparison, without a goal."""
-    model, (kind, payload) = identity(run), probe
+    """Compare ours with ours alone; the rival likewise, without a goal. probe: not small JSON."""
+    model, (kind, payload) = prepare_identity(run), probe or ("small JSON", payloads.small())
     seconds = run.seconds if run.short else 2 * run.seconds
     sides: dict[str, Callable[[], float]] = {}
-    for side in pair:
-        side.check(model, payload, kind)
-        target = side.target(run.scratch, model, payload)
-        sides[f"{side.name} alone"] = partial(_p99, target, seconds)
-        sides[side.name] = partial(_p99_while, target, seconds, busy[side.name])
-    rounds = 2 if run.short else run.rounds
-    values = measure_in_turn(rounds, sides, run.teller(row, what), warm=run.warm)
-    title = f"{kind} beside {what}, p99"
-    ours = {name: values[name] for name in ("ours", "ours alone")}
-    theirs = {name: values[name] for name in ("rival", "rival alone")}
-    goal = _GOAL if probe is _SMALL else None
-    yield Line(row, title, "s", {"rival": values["rival"], **ours}, goal, against="ours alone")
-    yield Line(
-        row,
-        f"the same of the rival: {title}",
-        "s",
-        theirs,
-        subject="rival",
-        against="rival alone",
-    )
+    for server in (run.contenders.rival, run.contenders.ours):
+        target = run.target(server, model, payload, kind)
+        sides[f"{server.name} alone"] = partial(wrk.measure_p99, target, seconds)
+        sides[server.name] = partial(_measure_p99_while, busy[server.name], target, seconds)
+    values = run.take_turns(what, sides, rounds=2 if run.short else run.rounds)
+    title, goal = f"{kind} beside {what}, p99", None if probe else _GOAL
+    ours = {name: values[name] for name in ("rival", "ours", "ours alone")}
+    rival = {name: values[name] for name in ("rival", "rival alone")}
+    yield Line(title, "s", ours, goal, against="ours alone")
+    yield Line(f"the same of the rival: {title}", "s", rival, None, "rival", "rival alone")
 
 
-def _p99(target: wrk.Target, seconds: float) -> float:
-    return wrk.run(target, seconds).p99
-
-
-def _p99_while(target: wrk.Target, seconds: float, busy: _Busy) -> float:
+def _measure_p99_while(busy: _Busy, target: wrk.Target, seconds: float) -> float:
     with busy():
-        return wrk.run(target, seconds).p99
+        return wrk.measure_p99(target, seconds)
 
 
 @contextlib.contextmanager
-def _loads_and_unloads(server: SageMakerServer, names: list[str]) -> Iterator[None]:
-    """One after another, over and over, for as long as the block lasts; raises what failed."""
-    stop, failed = threading.Event(), []
+def _load_and_unload(server: Server, names: list[str]) -> Iterator[None]:
+    """Over and over for as long as the block lasts; raises what failed."""
+    stop = threading.Event()
+    failures: list[Exception] = []
 
     def repeat() -> None:
         try:
             while not stop.is_set():
-                for name in names:
-                    server.load(name)
-                for name in names:
-                    server.unload(name)
+                for change in (server.load, server.unload):
+                    for name in names:
+                        change(name)
         except Exception as error:
-            failed.append(error)
+            failures.append(error)
 
     thread = threading.Thread(target=repeat, name="loads and unloads")
     thread.start()
@@ -120,8 +96,8 @@ def _loads_and_unloads(server: SageMakerServer, names: list[str]) -> Iterator[No
     finally:
         stop.set()
         thread.join()
-    if failed:
-        raise failed[0]
+    if failures:
+        raise failures[0]
 
 
 _HOW = (
@@ -137,22 +113,13 @@ ROWS = (
             f"another connection, and then {_MORE} of them, send 5 MB of JSON to another model,"
             " back to back"
         ),
-        _beside_large,
+        _measure_beside_large,
         in_short=True,
-        profile=(
-            "reading and writing JSON is done on the event loop, in steps of a tenth of a "
-            "millisecond; the other core is taken by tritonserver, the models' processes and both "
-            "wrks."
-        ),
     ),
     Row(
         "small_beside_loads",
         "Small requests beside loads",
         _HOW.format("two other Python models are loaded and unloaded, over and over"),
-        _beside_loads,
-        profile=(
-            "a load takes a core: the fork of tritonserver, the start of a Python interpreter and "
-            "its imports."
-        ),
+        _measure_beside_loads,
     ),
 )

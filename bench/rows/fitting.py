@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -24,15 +23,11 @@ from bench.contenders import FORMS
 from bench.errors import BenchError
 from bench.measure import Line, Unit
 from bench.models import WIDE, find_export
-from bench.proc import (
-    Process,
-    die_with_parent,
-    is_alive,
-    list_descendants,
-    read_proportional_mb,
-)
+from bench.proc import die_with_parent, list_descendants, read_proportional_mb
 from bench.rows.row import Row, Run
-from bench.rows.workflows import PREDICTOR, TRANSFORM, WHOLE, part_of
+from bench.servers import stop_with_children
+
+Report = Mapping[str, Any]
 
 _MEMORY = "8GB"
 _COMPARED = ("ensemble", "compiled")
@@ -57,137 +52,74 @@ class _Traffic:
     per_second: float
     seconds: float
 
-
-@dataclass(frozen=True)
-class HeldMemory:
-    """What each part's processes hold, in MB, and how many of them there are."""
-
-    parts: Mapping[str, tuple[int, float]]
-
     @property
-    def processes(self) -> int:
-        """All of them."""
-        return sum(count for count, _ in self.parts.values())
-
-    @property
-    def size(self) -> float:
-        """What all of them hold, in MB."""
-        return sum(size for _, size in self.parts.values())
-
-    def each(self, part: str) -> float | None:
-        """One process of that part, on average."""
-        count, size = self.parts.get(part, (0, 0.0))
-        return size / count if count else None
+    def title(self) -> str:
+        return f"{self.export}, workflow alone" if self.alone else self.export
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """report.json of a replay, and what was seen at the moment of most processes."""
+class Replay:
+    """report.json, and the memory of all models' processes when there were most of them."""
 
-    report: Mapping[str, Any]
-    held: HeldMemory
-
-
-def _fitting(traffic: _Traffic, run: Run, row: str) -> Iterator[Line]:
-    model = _model(traffic, run)
-    found = {
-        form: _replayed(traffic, model, FORMS[form], run, f"{row}: {form}") for form in _COMPARED
-    }
-    yield from list_lines(
-        row, f"{traffic.export}{', workflow alone' if traffic.alone else ''}", found
-    )
+    report: Report
+    memory_mb: float
 
 
-def list_lines(row: str, what: str, found: Mapping[str, Replayed]) -> Iterator[Line]:
+def _measure(traffic: _Traffic, run: Run) -> Iterator[Line]:
+    model = _find_model(traffic, run)
+    replays = {form: _replay(traffic, model, form, run) for form in _COMPARED}
+    yield from list_lines(traffic.title, replays)
+
+
+def list_lines(title: str, replays: Mapping[str, Replay]) -> Iterator[Line]:
     """Of two replays, by form."""
-    line = partial(_line, row, {form: replayed.report for form, replayed in found.items()})
-    yield line(
-        f"{what}: loaded at once in {_MEMORY}", "models", lambda r: r["loading"]["most_loaded"]
-    )
-    yield line(f"{what}: room for, by the memory of one", "models", count_room)
-    yield line(f"{what}: answered from, in all", "models", count_answering)
-    yield line(f"{what}: requests that found their model", "share", lambda r: r["hit_ratio"])
-    yield line(f"{what}: requests answered rightly", "share", measure_right_share)
-    yield line(f"{what}: p50 of a cold one", "s", lambda r: r["latency_s"]["cold"]["p50"])
-    yield line(f"{what}: p50 of a warm one", "s", lambda r: r["latency_s"]["warm"]["p50"])
-    yield line(f"{what}: evictions", "models", lambda r: r["loading"]["evictions"])
-    yield line(f"{what}: memory of one, as the simulator counts", "MB", _each_mb)
-    yield from _memory_lines(row, what, {form: found[form].held for form in found})
+    for what, unit, read in _LINES:
+        values = {form: read(replay.report) for form, replay in replays.items()}
+        yield _make_line(f"{title}: {what}", unit, values)
+    sizes = {form: replay.memory_mb for form, replay in replays.items()}
+    yield _make_line(f"{title}: proportional memory of all", "MB", sizes)
 
 
-def _memory_lines(row: str, what: str, held: Mapping[str, HeldMemory]) -> Iterator[Line]:
-    yield Line(
-        row,
-        f"{what}: proportional memory of all",
-        "MB",
-        {form: [memory.size] for form, memory in held.items()},
-        None,
-        "compiled",
-        "ensemble",
-        "of the models' processes, when there were most of them",
-    )
-    for part in (TRANSFORM, PREDICTOR, WHOLE):
-        sizes = {form: memory.each(part) for form, memory in held.items()}
-        values = {form: [size] for form, size in sizes.items() if size is not None}
-        counts = {form: memory.parts.get(part, (0, 0))[0] for form, memory in held.items()}
-        if values:
-            yield Line(
-                row,
-                f"{what}: {part}, proportional memory of one",
-                "MB",
-                values,
-                None,
-                "compiled",
-                "ensemble",
-                "processes at that moment: "
-                + ", ".join(f"{form}: {count}" for form, count in counts.items()),
-            )
+def _make_line(what: str, unit: Unit, values: Mapping[str, float | None]) -> Line:
+    measured = {form: [float(value)] for form, value in values.items() if value is not None}
+    return Line(what, unit, measured, None, "compiled", "ensemble")
 
 
-def count_room(report: Mapping[str, Any]) -> int | None:
-    """How many the simulator would keep: what is left beside the server, by what one takes.
+def _count_room(report: Report) -> int | None:
+    """How many the simulator would hold: what is left beside the server, by what one takes.
 
     So many are loaded at once where the traffic lasts long enough to load them.
     """
-    each = report["loading"]["model_memory_bytes"]["p50"]
+    of_one = report["loading"]["model_memory_bytes"]["p50"]
     over_time = report["over_time"]
     (memory,), (limit,) = (over_time[name].values() for name in ("memory", "memory_limit_bytes"))
-    if not each or not memory["bytes"]:
+    if not of_one or not memory["bytes"]:
         return None
-    return int((limit * _USABLE - memory["bytes"][0]) / each)
+    return int((limit * _USABLE - memory["bytes"][0]) / of_one)
 
 
-def count_answering(report: Mapping[str, Any]) -> int:
+def _count_answering(report: Report) -> int:
     """How many models gave a right answer."""
-    return sum(
-        model["requests"] > model["failures"] for model in report["models"] if model["requests"]
-    )
+    return sum(it["requests"] > it["failures"] for it in report["models"] if it["requests"])
 
 
-def measure_right_share(report: Mapping[str, Any]) -> float:
-    """Of what was planned."""
-    requests = report["requests"]
-    return float(requests["right"] / requests["planned"])
+#: What is read of a report, as a line of the table.
+_LINES: tuple[tuple[str, Unit, Callable[[Report], float | None]], ...] = (
+    ("room for, by the memory of one", "models", _count_room),
+    (f"loaded at once in {_MEMORY}", "models", lambda it: it["loading"]["most_loaded"]),
+    ("answered from, in all", "models", _count_answering),
+    (
+        "requests answered rightly",
+        "share",
+        lambda it: it["requests"]["right"] / it["requests"]["planned"],
+    ),
+    ("requests that found their model", "share", lambda it: it["hit_ratio"]),
+    ("p50 of a cold one", "s", lambda it: it["latency_s"]["cold"]["p50"]),
+    ("p50 of a warm one", "s", lambda it: it["latency_s"]["warm"]["p50"]),
+)
 
 
-def _each_mb(report: Mapping[str, Any]) -> float | None:
-    size = report["loading"]["model_memory_bytes"]["p50"]
-    return None if size is None else size / 1e6
-
-
-def _line(
-    row: str,
-    reports: Mapping[str, Mapping[str, Any]],
-    what: str,
-    unit: Unit,
-    read: Callable[[Mapping[str, Any]], float | None],
-) -> Line:
-    seen = {form: read(report) for form, report in reports.items()}
-    values = {form: [float(value)] for form, value in seen.items() if value is not None}
-    return Line(row, what, unit, values, None, "compiled", "ensemble")
-
-
-def _model(traffic: _Traffic, run: Run) -> Path:
+def _find_model(traffic: _Traffic, run: Run) -> Path:
     """A folder for --model, with the request beside the model."""
     source = find_export(traffic.export)
     if not traffic.alone:
@@ -195,114 +127,77 @@ def _model(traffic: _Traffic, run: Run) -> Path:
     archives = run.contenders.archives
     name = archives.workflow(f"alone-{traffic.export}", traffic.export)
     request = json.loads((source / "request.json").read_text("utf-8"))
-    taken = archives.inputs(name)
-    inputs = [tensor for tensor in request["inputs"] if tensor["name"] in taken]
-    (archives.path(name).parent / "request.json").write_text(json.dumps({"inputs": inputs}))
-    return archives.path(name)
+    names = archives.read_inputs(name)
+    inputs = [tensor for tensor in request["inputs"] if tensor["name"] in names]
+    model = archives.path(name)
+    (model.parent / "request.json").write_text(json.dumps({"inputs": inputs}))
+    return model
 
 
-def _replayed(
-    traffic: _Traffic, model: Path, settings: Mapping[str, str], run: Run, name: str
-) -> Replayed:
-    """One replay in a process of its own, which is ended when it takes too long."""
-    out = run.scratch / f"replay-{name.replace(': ', '-')}"
+def _replay(traffic: _Traffic, model: Path, form: str, run: Run) -> Replay:
+    """A replay in a process of its own, which is ended when it takes too long."""
+    out = run.scratch / f"replay-{traffic.title.replace(', ', '-')}-{form}"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SERVE_", "SAGEMAKER_"))}
     log = out / "replay.log"
-    run.progress(f"{name}, {traffic.models} models, {traffic.seconds:g} s")
+    run.progress(f"{form}, {traffic.models} models, {traffic.seconds:g} s")
     with log.open("wb") as output:
         process = subprocess.Popen(
-            die_with_parent(_command(traffic, model, out)),
+            die_with_parent(_make_command(traffic, model, out)),
             cwd=Path(__file__).parents[2],
-            env={**inherited, **settings},
+            env={**inherited, **FORMS[form]},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     try:
-        held = _watched(process, traffic.seconds + _BESIDE_S, traffic.alone)
-    finally:
-        _end(process)
+        memory_mb = _watch_memory(process, traffic.seconds + _BESIDE_S)
+    finally:  # SIGTERM makes it stop its endpoint and write its report
+        stop_with_children(process, _END_S)
     report = out / "report.json"
     if not report.exists():
-        raise BenchError(f"{name}: no report; it said {log.read_text(errors='replace')[-2000:]}")
-    return Replayed(json.loads(report.read_text("utf-8")), held)
+        raise BenchError(f"{form}: no report; it said {log.read_text(errors='replace')[-2000:]}")
+    return Replay(json.loads(report.read_text("utf-8")), memory_mb)
 
 
-def _command(traffic: _Traffic, model: Path, out: Path) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "simulator",
-        "replay",
-        "--model",
-        str(model),
-        "--models",
-        str(traffic.models),
-        "--zipf",
-        str(_ZIPF),
-        "--rps",
-        str(traffic.per_second),
-        "--duration",
-        str(traffic.seconds),
-        "--memory",
-        _MEMORY,
-        "--report",
-        str(out),
-    ]
+def _make_command(traffic: _Traffic, model: Path, out: Path) -> list[str]:
+    options = {
+        "model": model,
+        "models": traffic.models,
+        "zipf": _ZIPF,
+        "rps": traffic.per_second,
+        "duration": traffic.seconds,
+        "memory": _MEMORY,
+        "report": out,
+    }
+    words = (word for name, value in options.items() for word in (f"--{name}", str(value)))
+    return [sys.executable, "-m", "simulator", "replay", *words]
 
 
-def _watched(process: subprocess.Popen[bytes], at_most_s: float, alone: bool) -> HeldMemory:
-    """What was held when there were most processes."""
-    most, until, next_look = HeldMemory({}), time.monotonic() + at_most_s, 0.0
+def _watch_memory(process: subprocess.Popen[bytes], at_most_s: float) -> float:
+    """MB of all models' processes when there were most of them."""
+    most, until, next_look = (0, 0.0), time.monotonic() + at_most_s, 0.0
     while process.poll() is None and time.monotonic() < until:
         if time.monotonic() >= next_look:
-            stubs = (child for child in list_descendants(process.pid) if child.is_stub)
-            found = sum_by_part(stubs, alone)
-            most = max(most, found, key=lambda memory: memory.processes)
+            stubs = [child for child in list_descendants(process.pid) if child.is_stub]
+            count = sum(not stub.is_forked for stub in stubs)
+            most = max(most, (count, sum(list_sizes(stub.pid for stub in stubs))))
             next_look = time.monotonic() + _LOOK_EVERY_S
         time.sleep(_POLL_S)
-    return most
+    return most[1]
 
 
-def sum_by_part(
-    stubs: Iterable[Process],
-    alone: bool,
-    measure_mb: Callable[[Iterable[int]], float] = read_proportional_mb,
-) -> HeldMemory:
-    """All of them transforms where workflows are alone; one that ends counts nothing.
-
-    A process that was forked for a stub is a part of it.
-
-    measure_mb: what some processes hold, by their pids; OSError for one that has ended.
-    """
-    parts: dict[str, tuple[int, float]] = {}
-    for stub in stubs:
-        try:
-            size = measure_mb([stub.pid])
-        except OSError:
-            continue
-        part = TRANSFORM if alone else part_of(stub.command[1])
-        count, sum_so_far = parts.get(part, (0, 0.0))
-        parts[part] = (count + (not stub.is_forked), sum_so_far + size)
-    return HeldMemory(parts)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, which makes it stop its endpoint and write its report; SIGKILL to what is left."""
-    below = [child.pid for child in list_descendants(process.pid)]
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    for pid in filter(is_alive, below):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+def list_sizes(
+    pids: Iterable[int], measure_mb: Callable[[Iterable[int]], float] = read_proportional_mb
+) -> list[float]:
+    """MB of each process; one that ends meanwhile has none."""
+    sizes = []
+    for pid in pids:
+        with suppress(OSError):
+            sizes.append(measure_mb([pid]))
+    return sizes
 
 
 _HOW = (
@@ -326,9 +221,9 @@ _TRAFFIC = (
 ROWS = tuple(
     Row(
         f"fit_{traffic.export}{'_alone' if traffic.alone else ''}",
-        f"Models in {_MEMORY}: {traffic.export}{', workflow alone' if traffic.alone else ''}",
+        f"Models in {_MEMORY}: {traffic.title}",
         _HOW.format(models=traffic.models, per_second=traffic.per_second, seconds=traffic.seconds),
-        partial(_fitting, traffic),
+        partial(_measure, traffic),
     )
     for traffic in _TRAFFIC
 )

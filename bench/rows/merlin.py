@@ -5,97 +5,62 @@ And, in short, what compiling is worth; the suite `workflows` measures that at l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Mapping
 
 from bench import payloads
 from bench.contenders import FORMS
-from bench.measure import Line, measure_in_turn, ratio_at_most
+from bench.measure import Line, ratio_at_most
 from bench.models import EXPORTS
 from bench.proc import read_proportional_mb
-from bench.rows import timed
 from bench.rows.row import Row, Run
-from bench.servers import Container, Side
+from bench.rows.tutorials import measure_answers_and_loads
+from bench.servers import Container
 
 _EXPORTS = ("dense", "session", "two_workflows")
 
 
-def _serving_vs_executor(run: Run, row: str) -> Iterator[Line]:
+def _compare_with_executor(run: Run) -> Iterator[Line]:
     contenders = run.contenders
-    with contenders.fresh_ours(True, **FORMS["executor"]) as executor:
+    with contenders.fresh_ours("executor", FORMS["executor"]) as executor:
+        servers = {"executor": executor, "ours": contenders.ours}
         for export in _EXPORTS:
             model = contenders.archives.merlin(f"merlin-{export}", export)
-            run.progress(f"{row}: loading {export} twice")
+            run.progress(f"loading {export} twice")
             with contenders.ours.loaded(model), executor.loaded(model):
-                yield from _compared(run, row, export, model, executor)
+                yield from _compare_export(run, export, model, servers)
 
 
-def _compared(run: Run, row: str, export: str, model: str, executor: Container) -> Iterator[Line]:
-    payload = payloads.read_example(EXPORTS / export)
-    ours = run.contenders.ours
-    sides, memory = {}, {}
-    for name, server in (("executor", executor), ("ours", ours)):
-        side = Side(name, server.port, True)
-        side.check(model, payload, export)
-        target = side.target(run.scratch, model, payload)
-        sides[name] = partial(timed.measure_p50, target, run.seconds)
-    values = measure_in_turn(run.few_rounds, sides, run.teller(row, export))
-    yield Line(row, f"Merlin {export}, p50", "s", values, ratio_at_most(0.85), against="executor")
-    processes = {}
-    for name, server in (("executor", executor), ("ours", ours)):
-        stubs = [stub.pid for stub in server.steps(model)]
-        memory[name], processes[name] = [read_proportional_mb(stubs)], len(stubs)
-    yield Line(
-        row,
-        f"Merlin {export}, memory of its processes",
-        "MB",
-        memory,
-        against="executor",
-        note=f"executor: {processes['executor']} processes, serving form: {processes['ours']}",
-    )
+def _compare_export(
+    run: Run, export: str, model: str, servers: Mapping[str, Container]
+) -> Iterator[Line]:
+    example = payloads.read_example(EXPORTS / export)
+    targets = {name: run.target(it, model, example) for name, it in servers.items()}
+    values = run.send(export, targets, rounds=run.few_rounds, warm=True)
+    yield Line(f"Merlin {export}, p50", "s", values, ratio_at_most(0.85), against="executor")
+    stubs = {name: [it.pid for it in server.steps(model)] for name, server in servers.items()}
+    memory = {name: [read_proportional_mb(pids)] for name, pids in stubs.items()}
+    counts = f"executor: {len(stubs['executor'])} processes, serving form: {len(stubs['ours'])}"
+    what = f"Merlin {export}, memory of its processes"
+    yield Line(what, "MB", memory, against="executor", note=counts)
 
 
-def _compiled(run: Run, row: str) -> Iterator[Line]:
+def _compare_with_nvtabular(run: Run) -> Iterator[Line]:
     """The transform alone: it is what compiling changes."""
     contenders = run.contenders
     model = contenders.archives.workflow("transform-dense", "dense")
-    names = contenders.archives.inputs(model)
+    inputs = contenders.archives.read_inputs(model)
     request = payloads.read_request(EXPORTS / "dense" / "request.json")
-    payload = payloads.encode_binary(tensor for tensor in request if tensor.name in names)
-    with contenders.fresh_ours(True, **FORMS["ensemble"]) as original:
+    payload = payloads.encode_binary(tensor for tensor in request if tensor.name in inputs)
+    with contenders.fresh_ours("NVTabular", FORMS["ensemble"]) as original:
         servers = {"NVTabular": original, "ours": contenders.ours}
-        sides = {name: Side(name, server.port, True) for name, server in servers.items()}
-        with original.loaded(model), contenders.ours.loaded(model):
-            payload = sides["NVTabular"].answered(
-                model, payload, payloads.TOLERANCE, "the transform"
-            )
-            sends = {}
-            for name, side in sides.items():
-                side.check(model, payload, "the transform")
-                target = side.target(run.scratch, model, payload)
-                sends[name] = partial(timed.measure_p50, target, run.seconds)
-            values = measure_in_turn(run.few_rounds, sends, run.teller(row, "p50"))
-        yield Line(
-            row,
-            "Merlin dense, transform of 5 rows, p50",
-            "s",
-            values,
-            ratio_at_most(0.15),
-            against="NVTabular",
+        p50s, loads, _ = measure_answers_and_loads(
+            run, "the transform", servers, model, payload, payloads.TOLERANCE, run.few_rounds
         )
-        loads = {
-            name: partial(timed.time_load, sides[name], server, model, payload)
-            for name, server in servers.items()
-        }
-        values = measure_in_turn(run.few_rounds, loads, run.teller(row, "load"), warm=False)
-        yield Line(
-            row,
-            "Merlin dense, load of the transform",
-            "s",
-            values,
-            against="NVTabular",
-            note="NVTabular is forked from a warm interpreter; ours writes its tables first",
-        )
+    what, goal = "Merlin dense, transform of 5 rows, p50", ratio_at_most(0.15)
+    yield Line(what, "s", p50s, goal, against="NVTabular")
+    note = "NVTabular is forked from a warm interpreter; ours writes its tables first"
+    what = "Merlin dense, load of the transform"
+    yield Line(what, "s", loads, against="NVTabular", note=note)
 
 
 ROWS = (
@@ -107,11 +72,7 @@ ROWS = (
         "on one connection, in turn, with the export's request.json, whose answer is compared with "
         "Merlin's own. Memory is the proportional set size of the model's Python processes after "
         "that.",
-        _serving_vs_executor,
-        profile=(
-            "nearly all of the executor's time, and half of its memory, is NVTabular's: pandas on "
-            "a few rows. Ours has a compiled workflow, and its process shares torch with others."
-        ),
+        _compare_with_executor,
     ),
     Row(
         "merlin_compiled",
@@ -119,7 +80,7 @@ ROWS = (
         "The workflow of the export dense alone, as a single model, in two containers, one with "
         "default settings, one with SERVE_COMPILE=off; binary requests of 5 rows, whose answers "
         "are compared. make bench-workflows measures more of it.",
-        _compiled,
+        _compare_with_nvtabular,
         in_short=True,
     ),
 )

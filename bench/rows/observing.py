@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from bench import payloads
-from bench.measure import Goal, Line, Unit, measure_in_turn, ratio_at_least, ratio_at_most
-from bench.rows import timed
+from bench import payloads, wrk
+from bench.measure import Goal, Line, Unit, ratio_at_least, ratio_at_most
 from bench.rows.row import Row, Run
-from bench.servers import Side
 from bench.wrk import Target
 
 #: The settings that each of the three containers is started with.
@@ -25,40 +23,32 @@ _MODEL = "identity-fp32-1d"
 _TIMES_THE_ROUNDS = 10
 
 
-def _costs(
+def _compare(
     timing: Callable[[Target, float], float],
     what: str,
     unit: Unit,
     goal: Goal,
     run: Run,
-    row: str,
     *,
     on_one_core: bool = False,
 ) -> Iterator[Line]:
     contenders, payload = run.contenders, payloads.small()
-    contenders.archives.identity(_MODEL, "FP32", 1)
+    contenders.archives.identity(_MODEL)
     with ExitStack() as undo:
         if on_one_core:
-            undo.enter_context(_on_one_core())
+            undo.enter_context(_use_one_core())
         targets: dict[str, Target] = {}
         for name, settings in _SETTINGS.items():
-            server = undo.enter_context(contenders.fresh_ours(True, **settings))
+            server = undo.enter_context(contenders.fresh_ours(name, settings))
             undo.enter_context(server.loaded(_MODEL))
-            side = Side(name, server.port, True)
-            side.check(_MODEL, payload, what)
-            targets[name] = side.target(run.scratch, _MODEL, payload)
-        values = measure_in_turn(
-            run.rounds * _TIMES_THE_ROUNDS,
-            {name: partial(timing, target, run.seconds) for name, target in targets.items()},
-            run.teller(row, what),
-            warm=run.warm,
-        )
-    yield Line(row, what, unit, values, goal, against="nothing")
+            targets[name] = run.target(server, _MODEL, payload, what)
+        values = run.send(what, targets, timing, rounds=run.rounds * _TIMES_THE_ROUNDS)
+    yield Line(what, unit, values, goal, against="nothing")
 
 
 @contextmanager
-def _on_one_core() -> Iterator[None]:
-    """What is started meanwhile, wrk too, has one core for all of it."""
+def _use_one_core() -> Iterator[None]:
+    """What is started in the block, wrk too, has one core for all of it."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     try:
@@ -80,19 +70,11 @@ ROWS = (
         "What observing costs, one connection",
         _HOW,
         partial(
-            _costs, timed.measure_p50, "small JSON, 1 connection, p50", "s", ratio_at_most(1.03)
-        ),
-    ),
-    Row(
-        "observed_throughput",
-        "What observing costs, sixteen connections",
-        _HOW,
-        partial(
-            _costs,
-            timed.measure_rate,
-            "small JSON, 16 connections, throughput",
-            "requests/s",
-            ratio_at_least(0.97),
+            _compare,
+            wrk.measure_p50,
+            "small JSON, 1 connection, p50",
+            "s",
+            ratio_at_most(1.03),
         ),
     ),
     Row(
@@ -101,8 +83,8 @@ ROWS = (
         _HOW + " All of it, wrk too, has one core: where there are several, how the scheduler "
         "spreads servers and wrk over them moves a throughput by a fifth from round to round.",
         partial(
-            _costs,
-            timed.measure_rate,
+            _compare,
+            wrk.measure_rate,
             "small JSON, 16 connections on one core, throughput",
             "requests/s",
             ratio_at_least(0.97),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from bench import payloads
@@ -13,59 +12,39 @@ from bench.contenders import FORMS
 from bench.measure import Line
 from bench.models import FRAMEWORKS, find_export
 from bench.rows.row import Row, Run
-from bench.servers import Container, Side
+from bench.servers import Container
 
 #: Copies in a short run, which shows that the row works.
 _FEW = 2
 
 
-@dataclass(frozen=True)
-class _Copies:
-    """So many copies of an export, in these forms. python: the models', where it is another."""
-
-    export: str
-    count: int
-    forms: tuple[str, ...]
-    python: str | None = None
-
-
-@dataclass(frozen=True)
-class _Taken:
-    """Seconds of the first load and of a further one, and MB of each copy."""
-
-    first_s: float
-    further_s: float
-    each_mb: float
+def _measure(
+    export: str, count: int, forms: tuple[str, ...], settings: Mapping[str, str], run: Run
+) -> Iterator[Line]:
+    copies = _FEW if run.short else count
+    first, further, memory = {}, {}, {}
+    for form in forms:
+        run.progress(f"{copies} copies, {form}")
+        with run.contenders.fresh_ours(form, {**FORMS[form], **settings}) as server:
+            seconds = _load_copies(run, server, export, copies)
+            first[form], further[form] = seconds[:1], [statistics.median(seconds[1:])]
+            memory[form] = [server.measure_models_mb() / copies]
+    yield Line(f"{export}, load of the first", "s", first, None, "compiled", "apart")
+    yield Line(f"{export}, load of each further one", "s", further, None, "compiled", "apart")
+    yield Line(f"{export}, memory of each of {copies}", "MB", memory, None, "compiled", "apart")
 
 
-def _shared(copies: _Copies, run: Run, row: str) -> Iterator[Line]:
-    count = _FEW if run.short else copies.count
-    own = {"SERVE_BACKEND_PYTHON": copies.python} if copies.python else {}
-    taken: dict[str, _Taken] = {}
-    for form in copies.forms:
-        run.progress(f"{row}: {count} copies, {form}")
-        with run.contenders.fresh_ours(True, **FORMS[form], **own) as server:
-            taken[form] = _load_copies(run, server, copies.export, count)
-    line = partial(Line, row, subject="compiled", against="apart")
-    first = {form: [it.first_s] for form, it in taken.items()}
-    further = {form: [it.further_s] for form, it in taken.items()}
-    each = {form: [it.each_mb] for form, it in taken.items()}
-    yield line(f"{copies.export}, load of the first", "s", first)
-    yield line(f"{copies.export}, load of each further one", "s", further)
-    yield line(f"{copies.export}, memory of each of {count}", "MB", each)
-
-
-def _load_copies(run: Run, server: Container, export: str, count: int) -> _Taken:
-    """Each is invoked once, and its answer compared."""
-    payload = payloads.read_example(find_export(export))
-    side, took = Side("ours", server.port, True), []
-    for number in range(count):
+def _load_copies(run: Run, server: Container, export: str, copies: int) -> list[float]:
+    """The seconds of each; each is invoked once, and its answer compared."""
+    example = payloads.read_example(find_export(export))
+    seconds = []
+    for number in range(copies):
         model = run.contenders.archives.merlin(f"copy-{export}-{number}", export)
         started = time.perf_counter()
         server.load(model)
-        took.append(time.perf_counter() - started)
-        side.check(model, payload, "after a load")
-    return _Taken(took[0], statistics.median(took[1:]), server.measure_models_mb() / count)
+        seconds.append(time.perf_counter() - started)
+        server.check(model, example, "after a load")
+    return seconds
 
 
 _HOW = (
@@ -77,20 +56,21 @@ _HOW = (
     "SERVE_WARM=off. One round, since nothing is compared by a few hundredths."
 )
 
-_COPIES = (
-    _Copies("dense", 20, ("executor", "ensemble", "compiled", "apart")),
-    *(
-        _Copies(export, 5, ("compiled", "apart"), str(FRAMEWORKS))
-        for export in ("tensorflow_ragged", "forest_xgboost", "forest_lightgbm")
-    ),
+_DENSE_FORMS, _FORMS = ("executor", "ensemble", "compiled", "apart"), ("compiled", "apart")
+_FRAMEWORKS = {"SERVE_BACKEND_PYTHON": str(FRAMEWORKS)}
+_TABLE: tuple[tuple[str, int, tuple[str, ...], Mapping[str, str]], ...] = (
+    ("dense", 20, _DENSE_FORMS, {}),
+    ("tensorflow_ragged", 5, _FORMS, _FRAMEWORKS),
+    ("forest_xgboost", 5, _FORMS, _FRAMEWORKS),
+    ("forest_lightgbm", 5, _FORMS, _FRAMEWORKS),
 )
 
 ROWS = tuple(
     Row(
-        f"copies_{copies.export}",
-        f"{copies.count} copies of {copies.export}",
-        _HOW.format(count=copies.count, export=copies.export),
-        partial(_shared, copies),
+        f"copies_{export}",
+        f"{count} copies of {export}",
+        _HOW.format(count=count, export=export),
+        partial(_measure, export, count, forms, settings),
     )
-    for copies in _COPIES
+    for export, count, forms, settings in _TABLE
 )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from bench import payloads
-from bench.measure import Goal, Line, measure_in_turn, ratio_at_most, value_at_most
+from bench.measure import Goal, Line, ratio_at_most, value_at_most
 from bench.models import TUTORIALS, find_export
 from bench.payloads import Payload
-from bench.rows import timed
 from bench.rows.row import Row, Run
-from bench.rows.workflows import long_enough
-from bench.servers import Container, Side
+from bench.servers import Container, time_load
 
 #: tests/golden/functions, with a function and without, and the tutorial that has most of them.
 _SESSIONS = ("dates", "behind_groupby", "own_operator", "with_filter")
@@ -26,84 +23,93 @@ _LOAD = {_TUTORIAL: ratio_at_most(0.25)}
 _ONE_MORE = value_at_most(60)
 #: float32 sums in another order differ in the last digits.
 _TOLERANCE = 1e-5
-#: That a round has at least.
-_ANSWERS = 8
 #: Loads that count, of each of so many exports.
 _LOADS = 2
+#: A round has at least so many.
+_ANSWERS = 8
 
-_Servers = Mapping[str, Container]
+_Values = Mapping[str, list[float]]
 
 
-def _tutorials(run: Run, row: str) -> Iterator[Line]:
+def _measure_tutorials(run: Run) -> Iterator[Line]:
     with run.contenders.fresh_forms(*_FORMS) as servers:
         for export in sorted(path.parent.name for path in TUTORIALS.glob("*/repository")):
-            yield from _compare(run, row, export, servers)
+            yield from _compare(run, f"tutorials-{export}", export, servers)
 
 
-def _functions(run: Run, row: str) -> Iterator[Line]:
+def _measure_functions(run: Run) -> Iterator[Line]:
     for export in _FUNCTIONS:
         with run.contenders.fresh_forms(*_FORMS) as servers:
-            yield from _compare(run, row, export, servers, _LOAD.get(export), _P50.get(export))
-            run.progress(f"{row}: memory of {export}")
-            yield from _memory(run, row, export, servers)
+            goals = _LOAD.get(export), _P50.get(export)
+            yield from _compare(run, f"functions-{export}", export, servers, *goals)
+            run.progress(f"memory of {export}")
+            yield from _measure_memory(run, export, servers)
 
 
 def _compare(
     run: Run,
-    row: str,
+    name: str,
     export: str,
-    servers: _Servers,
+    servers: Mapping[str, Container],
     load_goal: Goal | None = None,
     p50_goal: Goal | None = None,
 ) -> Iterator[Line]:
-    """The load and the p50 of an export in both forms; the load that comes first does not count."""
-    run.progress(f"{row}: {export}")
-    model = run.contenders.archives.merlin(f"{row}-{export}", export)
+    """The load and the p50 of an export in both forms."""
+    run.progress(export)
+    model = run.contenders.archives.merlin(name, export)
     payload = payloads.encode_binary(payloads.read_request(find_export(export) / "request.json"))
-    sides = {form: Side(form, server.port, True) for form, server in servers.items()}
-    with servers["executor"].loaded(model), servers["compiled"].loaded(model):
-        payload = sides["executor"].answered(model, payload, _TOLERANCE, export)
-        sends = {form: _send(run, side, model, payload) for form, side in sides.items()}
-        p50s = measure_in_turn(run.few_rounds, sends, run.teller(row, export), warm=run.warm)
-        compiled, workflows = servers["compiled"].count_compiled(model)
-        note = f"{compiled} of {workflows} workflows compiled"
-    loads = {
-        form: partial(timed.time_load, side, servers[form], model, payload)
-        for form, side in sides.items()
-    }
-    took = measure_in_turn(_LOADS, loads, run.teller(row, f"load of {export}"), warm=False)
-    yield Line(row, f"{export}, load", "s", took, load_goal, "compiled", "executor")
-    yield Line(row, f"{export}, p50", "s", p50s, p50_goal, "compiled", "executor", note)
+    p50s, loads, note = measure_answers_and_loads(
+        run, export, servers, model, payload, _TOLERANCE, _LOADS
+    )
+    yield Line(f"{export}, load", "s", loads, load_goal, "compiled", "executor")
+    yield Line(f"{export}, p50", "s", p50s, p50_goal, "compiled", "executor", note)
 
 
-def _send(run: Run, side: Side, model: str, payload: Payload) -> Callable[[], float]:
-    """Measures the p50, for long enough by an answer that was compared."""
-    side.check(model, payload, model)
-    started = time.perf_counter()
-    side.check(model, payload, model)
-    seconds = long_enough(run.seconds, time.perf_counter() - started, _ANSWERS)
-    return partial(timed.measure_p50, side.target(run.scratch, model, payload), seconds)
+def measure_answers_and_loads(
+    run: Run,
+    what: str,
+    servers: Mapping[str, Container],
+    model: str,
+    payload: Payload,
+    tolerance: float,
+    loads: int,
+) -> tuple[_Values, _Values, str]:
+    """The p50s and the loads of a model, and how many of its workflows the second server compiled.
+
+    What the first server answers is the right answer.
+
+    The load that comes before the answers does not count. loads: how many do, of each server.
+    """
+    first, second = servers.values()
+    with first.loaded(model), second.loaded(model):
+        payload = first.take_answer(model, payload, tolerance, what)
+        targets = {name: run.target(it, model, payload, what) for name, it in servers.items()}
+        p50s = run.send(what, targets, rounds=run.few_rounds, warm=True, answers=_ANSWERS)
+        compiled, workflows = second.count_compiled(model)
+    sides = {name: partial(time_load, it, model, payload) for name, it in servers.items()}
+    times = run.take_turns(f"load of {what}", sides, rounds=loads, warm=False)
+    return p50s, times, f"{compiled} of {workflows} workflows compiled"
 
 
-def _memory(run: Run, row: str, export: str, servers: _Servers) -> Iterator[Line]:
-    taken = {form: _load_two(run, export, server) for form, server in servers.items()}
-    first = {form: [values[0]] for form, values in taken.items()}
-    more = {form: [values[1] - values[0]] for form, values in taken.items()}
+def _measure_memory(run: Run, export: str, servers: Mapping[str, Container]) -> Iterator[Line]:
+    sizes = {form: _load_two(run, export, server) for form, server in servers.items()}
+    first = {form: [one] for form, (one, _) in sizes.items()}
+    more = {form: [two - one] for form, (one, two) in sizes.items()}
     goal = _ONE_MORE if export in _P50 else None
-    yield Line(row, f"{export}, memory of the first", "MB", first, None, "compiled", "executor")
-    yield Line(row, f"{export}, memory of one more", "MB", more, goal, "compiled", "executor")
+    yield Line(f"{export}, memory of the first", "MB", first, None, "compiled", "executor")
+    yield Line(f"{export}, memory of one more", "MB", more, goal, "compiled", "executor")
 
 
 def _load_two(run: Run, export: str, server: Container) -> list[float]:
     """MB of all processes of models and interpreters, with a copy loaded, and with two."""
-    payload = payloads.read_example(find_export(export), _TOLERANCE)
-    side, taken = Side(server.name, server.port, True), []
+    example = payloads.read_example(find_export(export), _TOLERANCE)
+    sizes = []
     for number in range(2):
         model = run.contenders.archives.merlin(f"functions-{export}-{number}", export)
         server.load(model)
-        side.check(model, payload, "after a load")
-        taken.append(server.measure_models_mb())
-    return taken
+        server.check(model, example, "after a load")
+        sizes.append(server.measure_models_mb())
+    return sizes
 
 
 ROWS = (
@@ -117,7 +123,7 @@ ROWS = (
         "the executor's before anything is timed. Memory: the proportional set sizes of everything "
         "below a container but its server and tritonserver, with one copy, interpreters with it, "
         "and what a second copy adds.",
-        _functions,
+        _measure_functions,
     ),
     Row(
         "tutorials",
@@ -126,6 +132,6 @@ ROWS = (
         "that serves Merlin's executor: wrk on one connection with the export's own request, in "
         "binary. Answers are compared with the executor's before anything is timed. Then POST "
         "/models to its 200, and an unload, each twice.",
-        _tutorials,
+        _measure_tutorials,
     ),
 )

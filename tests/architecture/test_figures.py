@@ -78,7 +78,7 @@ def test_the_results_are_what_the_bench_writes() -> None:
     """Rows and lines of names that it knows, in the form in which it records them."""
     assert format_results(RESULTS) == PATH.read_text("utf-8")
     for suite, rows in RESULTS.suites.items():
-        assert list(rows) == [row.name for row in SUITES[suite][1] if row.name in rows]
+        assert list(rows) == [row.name for row in SUITES[suite].rows if row.name in rows]
         for name, row in rows.items():
             titles = [line.what for line in row.lines]
             assert len(set(titles)) == len(titles), name

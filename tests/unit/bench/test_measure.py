@@ -23,7 +23,7 @@ def line(
     against: str | None = "rival",
 ) -> Line:
     values = {"ours": ours, "rival": rival}
-    return Line("row", "what", unit, values, goal, against=against)
+    return Line("what", unit, values, goal, against=against)
 
 
 def test_ratio_is_of_medians() -> None:
@@ -31,12 +31,12 @@ def test_ratio_is_of_medians() -> None:
     assert line([1.0, 2.0, 90.0], [4.0, 1.0, 5.0]).ratio == 0.5
 
 
-def test_spread_is_lowest_and_highest_round() -> None:
-    """Of a contender that was measured; of another one there is none."""
-    measured = line([3.0, 1.0, 2.0], [1.0])
-    assert measured.spread("ours") == (1.0, 3.0)
-    assert measured.spread("limit") is None
+def test_a_contender_that_was_not_measured_has_no_median() -> None:
+    """Nor a ratio to it."""
+    measured = line([3.0, 1.0, 2.0], [1.0], against="limit")
+    assert measured.median("ours") == 2.0
     assert measured.median("limit") is None
+    assert measured.ratio is None
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_goal_on_a_ratio_that_there_is_not_is_missed() -> None:
 def test_ratio_is_of_the_named_subject_and_base() -> None:
     """The rival beside the rival alone, where neither is ours."""
     values = {"rival": [6.0], "rival alone": [2.0], "ours": [100.0]}
-    measured = Line("row", "what", "s", values, subject="rival", against="rival alone")
+    measured = Line("what", "s", values, subject="rival", against="rival alone")
     assert measured.ratio == 3.0
-    assert Line("row", "what", "s", values, against=None).ratio is None
+    assert Line("what", "s", values, against=None).ratio is None
 
 
 def test_sides_are_measured_in_turn() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main, write_files
-from bench.measure import Line, Outcome, ratio_at_most
+from bench.measure import Line, ratio_at_most
 from bench.quoted import quote
 from bench.report import Report
 from bench.results import Measured, Results, format_results, read_results
@@ -21,21 +21,23 @@ LATER = replace(FIRST, date="2026-11-26")
 PAGE = "before\n<!-- figures: observing -->\nstale\n<!-- end of the figures -->\nafter\n"
 
 
-def outcome(name: str, ours: float) -> Outcome:
+def row(name: str, ours: float) -> dict[str, list[Line]]:
     """A row of one line."""
     values = {"nothing": [2e-4], "ours": [ours], "every line": [3e-4]}
-    line = Line(name, f"{name}, p50", "s", values, ratio_at_most(1.1), against="nothing")
-    return Outcome(name, "A row", "Somehow.", 1.0, (line,))
+    line = Line(f"{name}, p50", "s", values, ratio_at_most(1.1), against="nothing")
+    return {name: [line]}
 
 
-def recorded(measured: Measured, *outcomes: Outcome, before: Results | None = None) -> Results:
+def recorded(
+    measured: Measured, rows: dict[str, list[Line]], before: Results | None = None
+) -> Results:
     """In an order that is not that of the measurements."""
-    return (before or Results({})).with_rows("observing", measured, outcomes, ("b", "a"))
+    return (before or Results({})).with_rows("observing", measured, rows, ("b", "a"))
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     """Goals and the machine with it."""
-    results = recorded(FIRST, outcome("a", 2.5e-4), outcome("b", 2e-4))
+    results = recorded(FIRST, row("a", 2.5e-4) | row("b", 2e-4))
     file = tmp_path / "results.json"
     file.write_text(format_results(results), "utf-8")
     assert read_results(file) == results
@@ -43,8 +45,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 def test_a_row_that_is_measured_again_takes_its_own_place() -> None:
     """The others stay, with the day on which they were measured."""
-    results = recorded(FIRST, outcome("a", 2.5e-4), outcome("b", 2e-4))
-    again = recorded(LATER, outcome("a", 2.1e-4), before=results)
+    results = recorded(FIRST, row("a", 2.5e-4) | row("b", 2e-4))
+    again = recorded(LATER, row("a", 2.1e-4), before=results)
     assert again.line("observing", "a", "a, p50").values["ours"] == [2.1e-4]
     days = {name: row.measured.date for name, row in again.suites["observing"].items()}
     assert list(days.items()) == [("b", "2026-11-24"), ("a", "2026-11-26")]
@@ -52,45 +54,46 @@ def test_a_row_that_is_measured_again_takes_its_own_place() -> None:
 
 def test_a_line_that_was_not_measured_is_named() -> None:
     """A page cannot quote it."""
-    results = recorded(FIRST, outcome("a", 2.5e-4))
+    results = recorded(FIRST, row("a", 2.5e-4))
     with pytest.raises(KeyError, match="observing, a: throughput"):
         results.line("observing", "a", "throughput")
 
 
 def test_a_page_gets_the_figures_between_its_marks() -> None:
     """With where they were measured; the rest of the page stays. A second time changes nothing."""
-    page = quote(PAGE, recorded(FIRST, outcome("a", 2.5e-4)))
+    page = quote(PAGE, recorded(FIRST, row("a", 2.5e-4)))
     assert page.startswith("before\n<!-- figures: observing -->\nMeasured on 2026-11-24, ")
     assert "| a, p50 | 200 µs | 250 µs | 300 µs |\n" in page
     assert "stale" not in page
     assert page.endswith("<!-- end of the figures -->\nafter\n")
-    assert quote(page, recorded(FIRST, outcome("a", 2.5e-4))) == page
+    assert quote(page, recorded(FIRST, row("a", 2.5e-4))) == page
 
 
 def test_a_lost_end_takes_nothing_with_it() -> None:
     """What stands up to the next quotation is the page's own."""
     broken = PAGE.replace("<!-- end of the figures -->", "prose") + PAGE
-    page = quote(broken, recorded(FIRST, outcome("a", 2.5e-4)))
+    page = quote(broken, recorded(FIRST, row("a", 2.5e-4)))
     assert page.startswith("before\n<!-- figures: observing -->\nstale\nprose\nafter\nbefore\n")
     assert page.count("Measured on") == 1
 
 
 def test_rows_of_several_runs_are_told_apart() -> None:
     """Each with the day of its own run."""
-    results = recorded(FIRST, outcome("a", 2.5e-4), outcome("b", 2e-4))
-    page = quote(PAGE, recorded(LATER, outcome("a", 2.1e-4), before=results))
+    results = recorded(FIRST, row("a", 2.5e-4) | row("b", 2e-4))
+    page = quote(PAGE, recorded(LATER, row("a", 2.1e-4), before=results))
     assert "- `b`: measured on 2026-11-24, 2 cores" in page
     assert "- `a`: measured on 2026-11-26, 2 cores" in page
 
 
 def test_a_runs_own_file_is_like_the_recorded_one(tmp_path: Path) -> None:
     """results.json of --out has the rows of the run, each with every round."""
-    row = SUITES["observing"][1][0].name
-    report = Report(FACTS, 1_700_000_000.0, 9.0, True, 3, 0.7, (outcome(row, 2e-4),), {})
+    suite = SUITES["observing"]
+    name = suite.rows[0].name
+    report = Report(suite, FIRST, row(name, 2e-4), {})
     write_files(report, Namespace(out=tmp_path, suite="observing"))
     found = read_results(tmp_path / "results.json")
-    assert found.line("observing", row, f"{row}, p50").values["ours"] == [2e-4]
-    assert found.suites["observing"][row].measured == Measured("2023-11-14", 3, 0.7, FACTS)
+    assert found.line("observing", name, f"{name}, p50").values["ours"] == [2e-4]
+    assert found.suites["observing"][name].measured == FIRST
     assert "1 of 1 goals reached" in (tmp_path / "report.md").read_text("utf-8")
 
 

@@ -11,7 +11,7 @@ from bench.rows import SUITES
 @pytest.mark.parametrize("suite", SUITES)
 def test_rows_have_names_of_their_own(suite: str) -> None:
     """And say in sentences how they are measured."""
-    _, rows = SUITES[suite]
+    rows = SUITES[suite].rows
     assert len({row.name for row in rows}) == len(rows)
     assert all(row.how.endswith(".") and row.title for row in rows)
 
@@ -21,7 +21,7 @@ def test_list_names_every_row(suite: str, capsys: pytest.CaptureFixture[str]) ->
     """Nothing is started for it."""
     assert main([suite, "--list"]) == 0
     printed = capsys.readouterr().out
-    assert all(row.name in printed for row in SUITES[suite][1])
+    assert all(row.name in printed for row in SUITES[suite].rows)
 
 
 def test_the_first_suite_is_measured_where_none_is_named(

@@ -15,7 +15,6 @@ _COUNTS = {
     "requests": 1400,
     "duration_us": 700_000,
     "p50_us": 205.0,
-    "p90_us": 260.0,
     "p99_us": 900.5,
     "connect": 0,
     "read": 0,
@@ -35,8 +34,7 @@ def test_counts_become_seconds() -> None:
     """Microseconds in, seconds out; the rate is over the time that wrk ran."""
     load = wrk.read_counts(printed(), "x")
     assert (load.requests, load.seconds) == (1400, 0.7)
-    assert (load.p50, load.p90) == pytest.approx((205e-6, 260e-6))
-    assert load.p99 == pytest.approx(900.5e-6)
+    assert (load.p50, load.p99) == pytest.approx((205e-6, 900.5e-6))
     assert load.per_second == pytest.approx(2000)
 
 
