@@ -8,7 +8,6 @@ InstanceName is empty where no instance had a part in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -130,15 +129,7 @@ class CloudWatchMetrics(EndpointsMetrics):
         self.hear(self._name, event)
 
 
-class Scraped(Protocol):
-    """What /metrics answers."""
-
-    def text(self) -> bytes:
-        """Every metric in Prometheus' text format."""
-        ...
-
-
-def make_metrics_routes(metrics: Scraped) -> list[Route]:
+def make_metrics_routes(metrics: EndpointsMetrics) -> list[Route]:
     """/metrics."""
 
     async def scrape(_: Request) -> Response:

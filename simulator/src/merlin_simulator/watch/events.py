@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -47,75 +47,38 @@ class EventLog:
     """The last events and who listens. Called from the event loop's thread only."""
 
     def __init__(self, kept: int = 5000, clock: Callable[[], float] = time.time) -> None:
-        self._kept: deque[Event] = deque(maxlen=kept)
-        self._clock, self._last = clock, 0
+        self._events: deque[Event] = deque(maxlen=kept)
+        self._clock, self._tags = clock, dict[str, Value]()
         self._listeners: set[Callable[[Event], None]] = set()
 
     def tell(self, kind: str, instance: str | None = None, **fields: Value) -> Event:
         """Something happened; every listener has heard of it when this returns."""
-        self._last += 1
-        cut = {name: _cut(value) for name, value in fields.items()}
-        event = Event(self._last, self._clock(), kind, instance, MappingProxyType(cut))
-        self._kept.append(event)
+        cut = {name: _cut(value) for name, value in (self._tags | fields).items()}
+        event = Event(self.last + 1, self._clock(), kind, instance, MappingProxyType(cut))
+        self._events.append(event)
         for listener in tuple(self._listeners):
             listener(event)
         return event
 
     def tagged(self, **fields: Value) -> EventLog:
         """This log, for who tells what all has these fields; listened to, it is the whole log."""
-        return _TaggedLog(self, fields)
+        tagged = copy(self)
+        tagged._tags = self._tags | fields
+        return tagged
 
     def since(self, sequence: int) -> tuple[Event, ...]:
         """The kept events after that one, oldest first."""
-        return tuple(event for event in self._kept if event.sequence > sequence)
+        return tuple(event for event in self._events if event.sequence > sequence)
 
     @property
     def last(self) -> int:
         """The sequence number of the newest event; 0 before the first."""
-        return self._last
+        return self._events[-1].sequence if self._events else 0
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call listener with each event from now on; returns what ends that."""
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
-
-    async def follow(self, sequence: int) -> AsyncIterator[Event]:
-        """The events after that one: the kept ones, then each as it happens, without end.
-
-        A follower that does not keep up loses nothing until it is more than the log's length
-        behind; then it continues with the oldest event that is kept.
-        """
-        news = asyncio.Event()
-        stop = self.listen(lambda _: news.set())
-        try:
-            while True:
-                news.clear()
-                for event in self.since(sequence):
-                    sequence = event.sequence
-                    yield event
-                await news.wait()
-        finally:
-            stop()
-
-
-class _TaggedLog(EventLog):
-    """Tells another log."""
-
-    def __init__(self, whole: EventLog, fields: Mapping[str, Value]) -> None:
-        self._whole, self._fields = whole, fields
-
-    def tell(self, kind: str, instance: str | None = None, **fields: Value) -> Event:
-        return self._whole.tell(kind, instance, **{**self._fields, **fields})
-
-    def since(self, sequence: int) -> tuple[Event, ...]:
-        return self._whole.since(sequence)
-
-    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        return self._whole.listen(listener)
-
-    @property
-    def last(self) -> int:
-        return self._whole.last
 
 
 def _cut(value: Value) -> Value:

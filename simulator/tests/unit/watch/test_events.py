@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from merlin_simulator.watch.events import EventLog
 
 
@@ -34,24 +32,17 @@ def test_a_listener_hears_until_it_stops() -> None:
     assert heard == ["during"]
 
 
-async def test_a_follower_gets_every_event_once_in_order() -> None:
-    """Kept ones first, then each as it happens, also when several come at once."""
-    log, seen = EventLog(), list[int]()
-    log.tell("a")
-
-    async def follow() -> None:
-        async for event in log.follow(0):
-            seen.append(event.sequence)
-            if event.sequence == 6:
-                return
-
-    following = asyncio.create_task(follow())
-    for burst in (1, 3, 1):
-        await asyncio.sleep(0)
-        for _ in range(burst):
-            log.tell("b")
-    await asyncio.wait_for(following, 60)
-    assert seen == [1, 2, 3, 4, 5, 6]
+def test_who_tells_with_tags_tells_the_same_log() -> None:
+    """Its events have the tags, unless they say otherwise; others' have none."""
+    log, heard = EventLog(), list[object]()
+    one = log.tagged(variant="one")
+    one.listen(lambda event: heard.append(event.fields.get("variant")))
+    one.tell("a")
+    log.tell("b")
+    one.tagged(more=1).tell("c", variant="two")
+    assert heard == ["one", None, "two"]
+    assert [event.sequence for event in one.since(0)] == [1, 2, 3]
+    assert (one.last, log.last) == (3, 3)
 
 
 def test_a_long_text_is_cut() -> None:

@@ -17,13 +17,11 @@ from merlin_simulator.replay.asking import (
 )
 from merlin_simulator.replay.copies import (
     NAMED_MODEL,
-    common_entries,
     find_variants,
     make_asking,
     make_names,
-    write_continued,
+    write_archive,
     write_copies,
-    write_folder,
 )
 from merlin_simulator.replay.settings import UnusableModel
 
@@ -78,14 +76,13 @@ def test_each_named_copy_has_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 100_000])
-def test_a_continued_archive_is_one_gzip_member(tmp_path: Path, size: int) -> None:
+def test_an_archive_is_one_gzip_member(tmp_path: Path, size: int) -> None:
     """Its checksum and size are those of the whole: gzip and tar of the system take it."""
     (tmp_path / "in").mkdir()
     content = bytes(range(256)) * (size // 256) + bytes(size % 256)
     (tmp_path / "in/common.bin").write_bytes(content)
-    common = common_entries(tmp_path / "in", "a/")
     archive = tmp_path / "archive.tar.gz"
-    write_continued(archive, common, {"a/own.txt": b"mine"})
+    write_archive(archive, tmp_path / "in", "a/", {"a/own.txt": b"mine"})
     subprocess.run(["gzip", "-t", archive], check=True)
     listed = subprocess.run(["tar", "-tzf", archive], check=True, capture_output=True, text=True)
     assert listed.stdout.split() == ["a/common.bin", "a/own.txt"]
@@ -99,9 +96,9 @@ def test_a_folder_is_packed_without_owner_time_or_cache(tmp_path: Path) -> None:
     (folder / "net/__pycache__/x.pyc").write_bytes(b"x")
     (folder / "net/weights").write_bytes(b"w")
     (folder / "net/link").symlink_to("weights")
-    write_folder(tmp_path / "one.tar.gz", folder)
+    write_archive(tmp_path / "one.tar.gz", folder)
     (folder / "net/weights").touch()
-    write_folder(tmp_path / "two.tar.gz", folder)
+    write_archive(tmp_path / "two.tar.gz", folder)
     assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
     assert files_of(tmp_path / "one.tar.gz") == {"net/link": b"w", "net/weights": b"w"}
     with tarfile.open(tmp_path / "one.tar.gz") as tar:
