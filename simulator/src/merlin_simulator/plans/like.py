@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from merlin_simulator.replay.copies import SUFFIX, make_names
 from merlin_simulator.replay.load import plan, zipf_shares
 from merlin_simulator.replay.report import FORMAT, RuleChanges
 from merlin_simulator.rules import CacheSetting, Rules
-from merlin_simulator.watch.events import COLD_PARTS
 
 
 def make_setting(stored: StoredReport) -> Setting:
@@ -97,8 +96,8 @@ def summarise(settings: Mapping[str, Any], setting: Setting, outcome: Outcome) -
         "hit_ratio": hits / found if found else None,
         "hits": hits,
         "misses": counts.cold,
-        "latency_s": {"cold": asdict(arithmetic.measure_spread(cold)), "warm": warm},
-        "cold_parts_s": _parts(counts.parts),
+        "latency_s": {"cold": arithmetic.measure_spread(cold), "warm": warm},
+        "cold_parts_s": arithmetic.measure_parts(counts.parts),
         "loading": {
             "loads": counts.loads,
             "evictions": counts.evictions,
@@ -110,23 +109,12 @@ def summarise(settings: Mapping[str, Any], setting: Setting, outcome: Outcome) -
 
 def _spread_warm(setting: Setting, outcome: Outcome, count: int) -> dict[str, Any]:
     """Of a weighted sample, which stands for so many requests."""
-    spread = asdict(arithmetic.measure_spread(()))
+    spread = arithmetic.measure_spread(())
     if len(outcome.warm):
         quantiles = weighted_percentiles(outcome.warm, outcome.weights, (0.5, 0.9, 0.99))
         spread.update(zip(("p50", "p90", "p99"), quantiles, strict=True))
         spread["max"] = float(outcome.warm.max())
     return {**spread, "count": count}
-
-
-def _parts(parts: Mapping[str, list[float]]) -> dict[str, Any]:
-    total = sum(sum(seconds) for seconds in parts.values())
-    return {
-        part: {
-            **asdict(arithmetic.measure_spread(parts[part])),
-            "share": sum(parts[part]) / total if total else None,
-        }
-        for part in COLD_PARTS
-    }
 
 
 def _failures(outcome: Outcome) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from merlin_simulator.replay.load import Look, Sample
@@ -31,34 +30,6 @@ TROUBLE = (
 )
 
 
-@dataclass(frozen=True)
-class Spread:
-    """How values are spread; all None but the count where there are no values."""
-
-    count: int
-    p50: float | None = None
-    p90: float | None = None
-    p99: float | None = None
-    max: float | None = None
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What happened under one name: how often, and what was said the first time."""
-
-    name: str
-    count: int
-    example: str
-
-
-@dataclass(frozen=True)
-class Steps:
-    """A count that holds from each time to the next."""
-
-    at: tuple[float, ...]
-    values: tuple[int, ...]
-
-
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """Of ascending values, between neighbours in proportion, as numpy's default does."""
     place = (len(ordered) - 1) * percent / 100
@@ -67,13 +38,21 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def measure_spread(values: Iterable[float]) -> Spread:
-    """Count, percentiles and maximum."""
+def measure_spread(values: Iterable[float]) -> dict[str, Any]:
+    """Count, percentiles and maximum, as a report has them; all None but the count without any."""
     ordered = sorted(values)
-    if not ordered:
-        return Spread(0)
-    p50, p90, p99 = (percentile(ordered, percent) for percent in (50, 90, 99))
-    return Spread(len(ordered), p50, p90, p99, ordered[-1])
+    percents = {"p50": 50, "p90": 90, "p99": 99}
+    places = {key: percentile(ordered, n) if ordered else None for key, n in percents.items()}
+    return {"count": len(ordered), **places, "max": ordered[-1] if ordered else None}
+
+
+def measure_parts(parts: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Of seconds that were waited for each part, with the part's share of all."""
+    total = sum(map(sum, parts.values()))
+    return {
+        part: {**measure_spread(seconds), "share": sum(seconds) / total if total else None}
+        for part, seconds in parts.items()
+    }
 
 
 def count_statuses(samples: Iterable[Sample], events: Iterable[Event]) -> dict[int, dict[str, int]]:
@@ -109,38 +88,26 @@ def reached_container(event: Event) -> bool:
     return bool(event["kind"] == "invoked")
 
 
-@dataclass(frozen=True)
-class ColdParts:
-    """A cold request that was answered: when, seconds since the epoch, and what it waited for."""
-
-    at: float
-    seconds: Mapping[str, float]
-
-
-def find_cold_parts(events: Iterable[Event]) -> tuple[ColdParts, ...]:
-    """Of each cold request that was answered, where the endpoint told them."""
-    return tuple(
-        ColdParts(event["at"], {part: event[f"{part}_seconds"] for part in COLD_PARTS})
+def find_cold_answers(events: Iterable[Event]) -> list[Event]:
+    """Of each cold request that was answered, where the endpoint told what it waited for."""
+    return [
+        event
         for event in events
         if event["kind"] == "invoked" and event["cold"] and "answer_seconds" in event
-    )
+    ]
 
 
 def average_per_bin(
-    cold: Iterable[ColdParts], started: float, width: float, seconds: float
+    answers: Iterable[Event], started: float, width: float, seconds: float
 ) -> dict[str, list[float]]:
     """By part, what the cold requests that were answered in a bin waited for it on average."""
-    bins: dict[int, list[ColdParts]] = {}
-    count = max(1, math.ceil(seconds / width))
-    for one in cold:
-        place = min(max(int((one.at - started) / width), 0), count - 1)
-        bins.setdefault(place, []).append(one)
+    bins: list[list[Event]] = [[] for _ in range(count_bins(width, seconds))]
+    for event in answers:
+        bins[find_bin(event["at"] - started, width, len(bins))].append(event)
     return {
         part: [
-            sum(one.seconds[part] for one in bins[place]) / len(bins[place])
-            if place in bins
-            else 0.0
-            for place in range(count)
+            sum(event[f"{part}_seconds"] for event in events) / max(1, len(events))
+            for events in bins
         ]
         for part in COLD_PARTS
     }
@@ -148,28 +115,31 @@ def average_per_bin(
 
 def compute_hit_ratio(cold: Iterable[bool]) -> float | None:
     """The share that found their model loaded, of those with coldness; None without any."""
-    found = list(cold)
-    return found.count(False) / len(found) if found else None
+    known = list(cold)
+    return known.count(False) / len(known) if known else None
 
 
-def count_kinds(named: Iterable[tuple[str, str]]) -> tuple[Kind, ...]:
-    """(name, message) pairs by name, the most frequent first."""
+def _count_names(named: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """How often there was each name, the most frequent first, and the first message with it."""
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for name, message in named:
         counts[name] += 1
         examples.setdefault(name, message)
-    return tuple(Kind(name, count, examples[name]) for name, count in counts.most_common())
+    return [
+        {"name": name, "count": count, "example": examples[name]}
+        for name, count in counts.most_common()
+    ]
 
 
-def count_failures(samples: Iterable[Sample]) -> tuple[Kind, ...]:
+def count_failures(samples: Iterable[Sample]) -> list[dict[str, Any]]:
     """What callers were told instead of a right answer."""
-    return count_kinds((sample.error, sample.message) for sample in samples if sample.error)
+    return _count_names((sample.error, sample.message) for sample in samples if sample.error)
 
 
-def count_troubles(events: Iterable[Event]) -> tuple[Kind, ...]:
+def count_troubles(events: Iterable[Event]) -> list[dict[str, Any]]:
     """What went wrong behind the endpoint, whether or not a caller saw it."""
-    return count_kinds(
+    return _count_names(
         (event["kind"], f"{event.get('target_model') or event['instance']}: {event.get('message')}")
         for event in events
         if event["kind"] in TROUBLE and event.get("reason") != "stopping"
@@ -185,21 +155,23 @@ def count_evictions(events: Iterable[Event]) -> int:
 
 def follow_loaded(
     first: Mapping[str, Any], events: Iterable[Event], started: float
-) -> dict[str, Steps]:
-    """By instance: how many models are loaded, from the state at the start and the events on."""
+) -> dict[str, dict[str, list[Any]]]:
+    """By instance: how many models are loaded from when on, from the state at the start on."""
     loaded = {
         instance["name"]: {m["target_model"] for m in instance["models"] if m["state"] == "loaded"}
         for instance in first["instances"]
     }
-    steps = {name: ([0.0], [len(models)]) for name, models in loaded.items()}
+    steps: dict[str, dict[str, list[Any]]] = {
+        name: {"at_s": [0.0], "models": [len(models)]} for name, models in loaded.items()
+    }
     for event in events:
         name = event["instance"]
         models = loaded.setdefault(name, set()) if name else set()
         if name and _changes(models, event):
-            times, counts = steps.setdefault(name, ([], []))
-            times.append(max(0.0, event["at"] - started))
-            counts.append(len(models))
-    return {name: Steps(tuple(times), tuple(counts)) for name, (times, counts) in steps.items()}
+            of_instance = steps.setdefault(name, {"at_s": [], "models": []})
+            of_instance["at_s"].append(max(0.0, event["at"] - started))
+            of_instance["models"].append(len(models))
+    return steps
 
 
 def _changes(models: set[str], event: Event) -> bool:
@@ -214,25 +186,40 @@ def _changes(models: set[str], event: Event) -> bool:
     return len(models) != before
 
 
-def collect_memory(looks: Iterable[Look]) -> dict[str, tuple[list[float], list[int]]]:
-    """By instance: (seconds, bytes) at each look that could see them."""
-    seen: dict[str, tuple[list[float], list[int]]] = {}
+def count_loaded(instances: Sequence[Mapping[str, Any]]) -> int:
+    """Models that are loaded now."""
+    models = (model for instance in instances for model in instance["models"])
+    return sum(model["state"] == "loaded" for model in models)
+
+
+def collect_memory(looks: Iterable[Look]) -> dict[str, dict[str, list[Any]]]:
+    """By instance: seconds and bytes at each look that could see them."""
+    seen: dict[str, dict[str, list[Any]]] = {}
     for look in looks:
         for instance in look.state["instances"]:
             if instance["memory_used"] is not None:
-                times, used = seen.setdefault(instance["name"], ([], []))
-                times.append(look.at)
-                used.append(instance["memory_used"])
+                of_instance = seen.setdefault(instance["name"], {"at_s": [], "bytes": []})
+                of_instance["at_s"].append(look.at)
+                of_instance["bytes"].append(instance["memory_used"])
     return seen
 
 
 def count_per_bin(times: Iterable[float], width: float, seconds: float) -> list[int]:
     """How many times fall in each bin of that width until seconds; later ones in the last."""
-    bins = max(1, math.ceil(seconds / width))
-    counts = [0] * bins
+    counts = [0] * count_bins(width, seconds)
     for time in times:
-        counts[min(max(int(time / width), 0), bins - 1)] += 1
+        counts[find_bin(time, width, len(counts))] += 1
     return counts
+
+
+def count_bins(width: float, seconds: float) -> int:
+    """At least one."""
+    return max(1, math.ceil(seconds / width))
+
+
+def find_bin(time: float, width: float, bins: int) -> int:
+    """The place of a time; what is early or late is in the first or the last."""
+    return min(max(int(time / width), 0), bins - 1)
 
 
 def choose_bin_width(seconds: float) -> float:

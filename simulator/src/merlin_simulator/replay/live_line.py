@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from merlin_simulator.measuring.quantities import format_seconds, format_share, format_size
-from merlin_simulator.replay.arithmetic import percentile
+from merlin_simulator.replay.arithmetic import count_loaded, percentile
 from merlin_simulator.replay.load import Load
 from merlin_simulator.replay.observing import Observer
 
@@ -48,7 +48,7 @@ def read_standing(load: Load, observer: Observer, duration: float) -> Standing:
         p50=percentile(recent, 50) if recent else None,
         failures=sum(sample.error is not None for sample in load.samples),
         not_sent=len(load.not_sent),
-        loaded=_loaded(instances),
+        loaded=count_loaded(instances),
         memory=_memory(instances),
     )
 
@@ -93,11 +93,6 @@ async def show(load: Load, observer: Observer, duration: float, out: TextIO = sy
         if on_terminal:
             out.write("\r\x1b[K")
             out.flush()
-
-
-def _loaded(instances: Sequence[Mapping[str, Any]]) -> int:
-    models = (model for instance in instances for model in instance["models"])
-    return sum(model["state"] == "loaded" for model in models)
 
 
 def _memory(instances: Sequence[Mapping[str, Any]]) -> int | None:

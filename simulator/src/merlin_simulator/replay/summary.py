@@ -23,19 +23,21 @@ from merlin_simulator.measuring.machine import (
 from merlin_simulator.replay import arithmetic
 from merlin_simulator.replay.arithmetic import find_coldness, percentile
 from merlin_simulator.replay.load import UNFINISHED, WRONG_ANSWER, Recording, Sample
+from merlin_simulator.replay.report import (
+    FORMAT,
+    Calibration,
+    Machine,
+    ReportSettings,
+    SeenArchive,
+)
 from merlin_simulator.replay.settings import Settings
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import COLD_PARTS
 
 
-def describe_machine() -> dict[str, str | int | None]:
+def describe_machine() -> Machine:
     """CPU model, cores that this process may use, bytes of memory."""
-    return {
-        "cpu": read_cpu_model(),
-        "cores": count_cores(),
-        "memory_bytes": read_memory_bytes(),
-        "system": name_system(),
-    }
+    return Machine(read_cpu_model(), count_cores(), read_memory_bytes(), name_system())
 
 
 def find_versions(logs: Path | None) -> dict[str, str | None]:
@@ -68,21 +70,19 @@ _Span = tuple[float, float]
 
 def calibrate(
     recording: Recording, target_models: Sequence[str], cores: int, kinds: int
-) -> dict[str, Any]:
-    """Figures of each kind of archive, and of an instance. Bytes, seconds; null: not seen.
+) -> Calibration:
+    """Figures of each kind of archive, and of an instance.
 
     target_models: by rank. Copies of several exports take turns: that of rank r, from 0 on, is of
     kind r modulo kinds.
     """
     work = measure_work(find_loads(recording.events), cores)
     cold = find_coldness(recording.events)
-    base, share = find_base_memory(recording)
     turns = [{*target_models[kind::kinds]} for kind in range(kinds)]
-    return {
-        "base_memory_bytes": base,
-        "loading_memory_share": share,
-        "kinds": [_of_kind(recording, models, work, cold, cores) for models in turns],
-    }
+    return Calibration(
+        *find_base_memory(recording),
+        [_see_archive(recording, models, work, cold, cores) for models in turns],
+    )
 
 
 def find_loads(events: Iterable[Event]) -> list[tuple[str, _Span]]:
@@ -148,49 +148,44 @@ def find_base_memory(recording: Recording) -> tuple[int | None, float | None]:
     return int(base), None if share is None else min(1.0, max(0.0, share))
 
 
-def list_quantiles(values: Iterable[float]) -> list[float] | None:
+def list_quantiles(values: Iterable[float]) -> tuple[float, ...] | None:
     """At equal steps from the least to the most."""
     ordered = sorted(values)
     if not ordered:
         return None
-    return [percentile(ordered, 100 * step / STEPS) for step in range(STEPS + 1)]
+    return tuple(percentile(ordered, 100 * step / STEPS) for step in range(STEPS + 1))
 
 
-def _of_kind(
+def _see_archive(
     recording: Recording,
     models: set[str],
     work: Iterable[tuple[str, float]],
     cold: Mapping[str, bool],
     cores: int,
-) -> dict[str, Any]:
+) -> SeenArchive:
     events = [event for event in recording.events if event.get("target_model") in models]
 
     def seconds(kind: str) -> list[float]:
         return [event["seconds"] for event in events if event["kind"] == kind]
 
-    works = [seconds for model, seconds in work if model in models]
-    extracted = seconds("extracted")
-    fetched = [one + two for one, two in zip(seconds("download_finished"), extracted, strict=False)]
-    firsts = [
-        event["answer_seconds"]
-        for event in events
-        if event["kind"] == "invoked" and event["cold"] and "answer_seconds" in event
-    ]
-    mine = {str(event.get("request_id")) for event in events}
-    return {
-        "memory_bytes": _most(recording, models, "memory"),
-        "disk_bytes": _most(recording, models, "disk"),
-        "fetch_s": list_quantiles(fetched),
-        "load_work_s": list_quantiles(works),
-        "load_work_in_order_s": works,
-        "unload_s": list_quantiles(seconds("unloaded")),
-        "first_answer_s": list_quantiles(firsts),
-        "warm_s": list_quantiles(_warm(recording, mine, cold, cores)),
-    }
+    works = tuple(seconds for model, seconds in work if model in models)
+    fetched = map(sum, zip(seconds("download_finished"), seconds("extracted"), strict=False))
+    firsts = [event["answer_seconds"] for event in arithmetic.find_cold_answers(events)]
+    request_ids = {str(event.get("request_id")) for event in events}
+    return SeenArchive(
+        _find_most(recording, models, "memory"),
+        _find_most(recording, models, "disk"),
+        list_quantiles(fetched),
+        list_quantiles(works),
+        works,
+        list_quantiles(seconds("unloaded")),
+        list_quantiles(firsts),
+        list_quantiles(_warm(recording, request_ids, cold, cores)),
+    )
 
 
 def _warm(
-    recording: Recording, mine: set[str], cold: Mapping[str, bool], cores: int
+    recording: Recording, request_ids: set[str], cold: Mapping[str, bool], cores: int
 ) -> list[float]:
     """What warm requests would take alone: shorter than they took by what they shared cores with.
 
@@ -207,10 +202,10 @@ def _warm(
         if sample.error is None and cold.get(str(sample.request_id)) is False
     }
     shared = 1 + sum(warm.values()) / max(recording.seconds, 1e-9) / cores
-    return [latency / shared for request, latency in warm.items() if request in mine]
+    return [latency / shared for request, latency in warm.items() if request in request_ids]
 
 
-def _most(recording: Recording, models: set[str], field: str) -> int | None:
+def _find_most(recording: Recording, models: set[str], field: str) -> int | None:
     """The median over the models of the most that each was seen to take."""
     most: dict[str, int] = {}
     for look in recording.looks:
@@ -220,11 +215,6 @@ def _most(recording: Recording, models: set[str], field: str) -> int | None:
                     known = most.get(model["target_model"], 0)
                     most[model["target_model"]] = max(known, model[field])
     return int(median(most.values())) if most else None
-
-
-FORMAT = 1
-
-Facts = Mapping[str, str | int | None]
 
 
 @dataclass(frozen=True)
@@ -238,8 +228,8 @@ class Setting:
     target_models: Sequence[str]
     shares: Sequence[float]
     model: str
-    machine: Facts
-    versions: Facts
+    machine: Machine
+    versions: Mapping[str, str | None]
     kinds: int = 1
 
 
@@ -251,8 +241,8 @@ def summarise(setting: Setting, recording: Recording) -> dict[str, Any]:
         "format": FORMAT,
         "good": is_good(recording),
         "interrupted": recording.interrupted,
-        "settings": _settings(setting),
-        "machine": dict(setting.machine),
+        "settings": asdict(_settings(setting)),
+        "machine": asdict(setting.machine),
         "versions": dict(setting.versions),
         "started": recording.started,
         "seconds": recording.seconds,
@@ -263,8 +253,8 @@ def summarise(setting: Setting, recording: Recording) -> dict[str, Any]:
         "latency_s": _latencies(answered, cold),
         "cold_parts_s": _cold_parts(recording),
         "loading": _loading(recording),
-        "failures": [asdict(kind) for kind in arithmetic.count_failures(recording.samples)],
-        "troubles": [asdict(kind) for kind in arithmetic.count_troubles(recording.events)],
+        "failures": arithmetic.count_failures(recording.samples),
+        "troubles": arithmetic.count_troubles(recording.events),
         "over_time": _over_time(recording),
         "models": _models(setting, recording, cold),
         "calibration": _calibration(setting, recording),
@@ -293,24 +283,24 @@ def split(
     )
 
 
-def _settings(setting: Setting) -> dict[str, Any]:
+def _settings(setting: Setting) -> ReportSettings:
     settings = setting.settings
-    return {
-        "models": settings.models,
-        "zipf": settings.zipf,
-        "rps": settings.rps,
-        "duration_s": settings.duration_s,
-        "seed": settings.seed,
-        "outstanding": settings.outstanding,
+    return ReportSettings(
+        settings.models,
+        settings.zipf,
+        settings.rps,
+        settings.duration_s,
+        settings.seed,
+        settings.outstanding,
         # Another's endpoint has its own; it shows in the state, as far as it shows.
-        "instances": None if settings.endpoint else settings.instances,
-        "memory": settings.memory,
-        "disk": settings.disk,
-        "cache": settings.cache,
-        "model": setting.model,
-        "endpoint": settings.endpoint.url if settings.endpoint else "started for this replay",
-        "endpoint_name": settings.endpoint_name,
-    }
+        None if settings.endpoint else settings.instances,
+        settings.memory,
+        settings.disk,
+        settings.cache,
+        setting.model,
+        settings.endpoint.url if settings.endpoint else "started for this replay",
+        settings.endpoint_name,
+    )
 
 
 def _requests(recording: Recording) -> dict[str, int]:
@@ -332,26 +322,17 @@ def _latencies(answered: Sequence[Sample], cold: Mapping[str, bool]) -> dict[str
     cold_ones, warm_ones, _ = split(answered, cold)
     groups = {"all": answered, "cold": cold_ones, "warm": warm_ones}
     return {
-        name: asdict(arithmetic.measure_spread(sample.latency for sample in group))
+        name: arithmetic.measure_spread(sample.latency for sample in group)
         for name, group in groups.items()
     }
 
 
 def _cold_parts(recording: Recording) -> dict[str, Any]:
-    """What cold requests waited for, by part, with the part's share of all their seconds.
-
-    By the endpoint's word, from a request's arrival there to its answer's end.
-    """
-    cold = arithmetic.find_cold_parts(recording.events)
-    total = sum(sum(one.seconds.values()) for one in cold)
-    found = {part: [one.seconds[part] for one in cold] for part in COLD_PARTS}
-    return {
-        part: {
-            **asdict(arithmetic.measure_spread(seconds)),
-            "share": sum(seconds) / total if total else None,
-        }
-        for part, seconds in found.items()
-    }
+    """By the endpoint's word, from a request's arrival there to its answer's end."""
+    answers = arithmetic.find_cold_answers(recording.events)
+    return arithmetic.measure_parts(
+        {part: [event[f"{part}_seconds"] for event in answers] for part in COLD_PARTS}
+    )
 
 
 def _loading(recording: Recording) -> dict[str, Any]:
@@ -359,73 +340,53 @@ def _loading(recording: Recording) -> dict[str, Any]:
     for event in recording.events:
         by_kind.setdefault(event["kind"], []).append(event)
 
-    def seconds(kind: str) -> dict[str, Any]:
-        return asdict(
-            arithmetic.measure_spread(event["seconds"] for event in by_kind.get(kind, ()))
-        )
+    def spread(kind: str, field: str = "seconds") -> dict[str, Any]:
+        values = (event.get(field) for event in by_kind.get(kind, ()))
+        return arithmetic.measure_spread(value for value in values if value is not None)
 
-    memory = [e["memory"] for e in by_kind.get("loaded", ()) if e.get("memory") is not None]
+    loaded = [arithmetic.count_loaded(look.state["instances"]) for look in recording.looks]
     return {
-        "downloads_s": seconds("download_finished"),
-        "extractions_s": seconds("extracted"),
-        "loads_s": seconds("loaded"),
-        "unloads_s": seconds("unloaded"),
+        "downloads_s": spread("download_finished"),
+        "extractions_s": spread("extracted"),
+        "loads_s": spread("loaded"),
+        "unloads_s": spread("unloaded"),
         "evictions": arithmetic.count_evictions(recording.events),
         "unloads_by_reason": dict(Counter(e["reason"] for e in by_kind.get("unloaded", ()))),
         "archives_deleted": len(by_kind.get("deleted", ())),
-        "archive_bytes": asdict(
-            arithmetic.measure_spread(
-                event["bytes"] for event in by_kind.get("download_finished", ())
-            )
-        ),
-        "model_memory_bytes": asdict(arithmetic.measure_spread(memory)),
-        "most_loaded": max((_loaded(look.state) for look in recording.looks), default=0),
+        "archive_bytes": spread("download_finished", "bytes"),
+        "model_memory_bytes": spread("loaded", "memory"),
+        "most_loaded": max(loaded, default=0),
     }
-
-
-def _loaded(state: Mapping[str, Any]) -> int:
-    models = (model for instance in state["instances"] for model in instance["models"])
-    return sum(model["state"] == "loaded" for model in models)
 
 
 def _over_time(recording: Recording) -> dict[str, Any]:
     width = arithmetic.choose_bin_width(recording.seconds)
 
-    def counts(times: Any) -> list[int]:
+    def counts(times: Iterable[float]) -> list[int]:
         return arithmetic.count_per_bin(times, width, recording.seconds)
 
-    loaded = arithmetic.follow_loaded(recording.looks[0].state, recording.events, recording.started)
-    unloaded = [
-        event["at"] - recording.started
-        for event in recording.events
-        if event["kind"] == "unloaded" and event.get("reason") in arithmetic.EVICTION_REASONS
-    ]
-    loads = [e["at"] - recording.started for e in recording.events if e["kind"] == "loaded"]
-    memory = arithmetic.collect_memory(recording.looks)
+    events, samples = recording.events, recording.samples
+    unloads = [event for event in events if event["kind"] == "unloaded"]
+    evictions = [e for e in unloads if e.get("reason") in arithmetic.EVICTION_REASONS]
+    loads = [event for event in events if event["kind"] == "loaded"]
+    not_sent = [arrival.at for arrival in recording.not_sent]
     return {
         "bin_s": width,
-        "due": counts(
-            [sample.due for sample in recording.samples]
-            + [arrival.at for arrival in recording.not_sent]
-        ),
-        "not_sent": counts(arrival.at for arrival in recording.not_sent),
-        "right": counts(s.finished for s in recording.samples if s.error is None),
-        "failed": counts(s.finished for s in recording.samples if s.error is not None),
+        "due": counts([sample.due for sample in samples] + not_sent),
+        "not_sent": counts(not_sent),
+        "right": counts(s.finished for s in samples if s.error is None),
+        "failed": counts(s.finished for s in samples if s.error is not None),
         "hits": counts(_ends(recording, cold=False)),
         "misses": counts(_ends(recording, cold=True)),
         "cold_parts_s": arithmetic.average_per_bin(
-            arithmetic.find_cold_parts(recording.events),
-            recording.started,
-            width,
-            recording.seconds,
+            arithmetic.find_cold_answers(events), recording.started, width, recording.seconds
         ),
-        "loads": counts(loads),
-        "evictions": counts(unloaded),
-        "loaded_models": {
-            name: {"at_s": list(steps.at), "models": list(steps.values)}
-            for name, steps in loaded.items()
-        },
-        "memory": {name: {"at_s": times, "bytes": used} for name, (times, used) in memory.items()},
+        "loads": counts(event["at"] - recording.started for event in loads),
+        "evictions": counts(event["at"] - recording.started for event in evictions),
+        "loaded_models": arithmetic.follow_loaded(
+            recording.looks[0].state, events, recording.started
+        ),
+        "memory": arithmetic.collect_memory(recording.looks),
         "memory_limit_bytes": {
             instance["name"]: instance["memory_limit"]
             for instance in recording.looks[-1].state["instances"]
@@ -467,21 +428,12 @@ def _models(
 
 
 def _calibration(setting: Setting, recording: Recording) -> dict[str, Any]:
-    """What a plan reckons with; see calibration."""
-    found = calibrate(
-        recording, setting.target_models, int(setting.machine["cores"] or 1), setting.kinds
-    )
-    return {**found, "rules": None if setting.settings.endpoint else _rules()}
-
-
-def _rules() -> dict[str, Any]:
-    """Of an endpoint that the replay starts."""
-    rules = Rules()
+    """What a plan reckons with; the rules are those of an endpoint that the replay starts."""
+    cores = setting.machine.cores
+    rules, names = Rules(), ("memory_threshold", "loads_at_once", "busy_at", "cold_wait_s")
     return {
-        "memory_threshold": rules.memory_threshold,
-        "loads_at_once": rules.loads_at_once,
-        "busy_at": rules.busy_at,
-        "cold_wait_s": rules.cold_wait_s,
+        **asdict(calibrate(recording, setting.target_models, cores, setting.kinds)),
+        "rules": None if setting.settings.endpoint else {n: getattr(rules, n) for n in names},
     }
 
 
@@ -491,7 +443,7 @@ def _measuring(recording: Recording) -> dict[str, Any]:
     untold = sum(s.request_id is not None and s.request_id not in known for s in recording.samples)
     delays = arithmetic.measure_spread(sample.sent - sample.due for sample in recording.samples)
     return {
-        "send_delay_s": asdict(delays),
+        "send_delay_s": delays,
         "events": len(recording.events),
         "events_missed": recording.missed,
         "requests_without_event": untold,

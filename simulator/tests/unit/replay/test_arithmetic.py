@@ -34,8 +34,10 @@ def test_percentiles_are_numpys(values: list[float], percent: float) -> None:
 
 def test_a_spread_of_nothing_has_no_numbers() -> None:
     """No values, no percentiles; not zeros."""
-    assert arithmetic.measure_spread([]) == arithmetic.Spread(0)
-    assert arithmetic.measure_spread([2.0, 1.0]) == arithmetic.Spread(2, 1.5, 1.9, 1.99, 2.0)
+    names = ("count", "p50", "p90", "p99", "max")
+    assert tuple(arithmetic.measure_spread([])) == names
+    assert tuple(arithmetic.measure_spread([]).values()) == (0, None, None, None, None)
+    assert tuple(arithmetic.measure_spread([2.0, 1.0]).values()) == (2, 1.5, 1.9, 1.99, 2.0)
 
 
 def test_statuses_are_counted_by_model() -> None:
@@ -77,10 +79,10 @@ def test_the_hit_ratio_is_of_the_requests_that_reached_a_container() -> None:
 def test_failures_are_counted_by_name_with_the_first_message() -> None:
     """The most frequent first."""
     samples = [sample(), sample("A", "one"), sample("B", "two"), sample("B", "three")]
-    assert arithmetic.count_failures(samples) == (
-        arithmetic.Kind("B", 2, "two"),
-        arithmetic.Kind("A", 1, "one"),
-    )
+    assert arithmetic.count_failures(samples) == [
+        {"name": "B", "count": 2, "example": "two"},
+        {"name": "A", "count": 1, "example": "one"},
+    ]
 
 
 def test_evictions_make_room_and_nothing_else_does() -> None:
@@ -106,8 +108,8 @@ def test_loaded_models_are_followed_through_every_event() -> None:
         event("invoked", 17.0, None, target_model="z"),
     ]
     found = arithmetic.follow_loaded(first, events, started=10.0)
-    assert found["a"] == arithmetic.Steps((0.0, 1.0, 3.0, 4.0), (1, 2, 1, 0))
-    assert found["b"] == arithmetic.Steps((5.0, 6.0), (1, 0))
+    assert found["a"] == {"at_s": [0.0, 1.0, 3.0, 4.0], "models": [1, 2, 1, 0]}
+    assert found["b"] == {"at_s": [5.0, 6.0], "models": [1, 0]}
 
 
 def test_memory_that_cannot_be_seen_is_left_out() -> None:
@@ -116,7 +118,7 @@ def test_memory_that_cannot_be_seen_is_left_out() -> None:
         Look(at, {"instances": [{"name": "a", "memory_used": used}]})
         for at, used in ((0.0, None), (1.0, 5), (2.0, 7))
     ]
-    assert arithmetic.collect_memory(looks) == {"a": ([1.0, 2.0], [5, 7])}
+    assert arithmetic.collect_memory(looks) == {"a": {"at_s": [1.0, 2.0], "bytes": [5, 7]}}
 
 
 @given(st.lists(st.floats(-1, 200), max_size=50), st.floats(0.5, 150))
@@ -135,7 +137,7 @@ def test_troubles_name_the_model_or_the_instance() -> None:
         event("instance_ended", message="killed"),
         event("loaded", target_model="m"),
     ]
-    assert arithmetic.count_troubles(events) == (
-        arithmetic.Kind("load_failed", 1, "m: no weights"),
-        arithmetic.Kind("instance_ended", 1, "a: killed"),
-    )
+    assert arithmetic.count_troubles(events) == [
+        {"name": "load_failed", "count": 1, "example": "m: no weights"},
+        {"name": "instance_ended", "count": 1, "example": "a: killed"},
+    ]

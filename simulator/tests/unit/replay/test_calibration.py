@@ -81,12 +81,12 @@ def test_the_whole_of_it() -> None:
         event("unloaded", 109.0, "a", seconds=0.3, reason="memory"),
     ]
     found = calibrate(recording(events, [look(1.0, 150, a=("loaded", 100))]), MODELS, 2, 2)
-    first, second = found["kinds"]
-    assert (first["memory_bytes"], first["disk_bytes"]) == (100, 7)
-    assert first["load_work_in_order_s"] == [2.0]
-    assert first["fetch_s"][0] == pytest.approx(0.3)
-    assert (first["unload_s"][0], first["first_answer_s"][20]) == (0.3, 0.5)
+    first, second = found.kinds
+    assert (first.memory_bytes, first.disk_bytes) == (100, 7)
+    assert first.load_work_in_order_s == (2.0,)
+    assert (first.fetch_s or ())[0] == pytest.approx(0.3)
+    assert ((first.unload_s or ())[0], (first.first_answer_s or ())[20]) == (0.3, 0.5)
     # Alone on two cores: what little other requests took of them is taken off.
-    assert first["warm_s"][0] == pytest.approx(0.1, rel=0.01)
-    assert second["load_work_s"] is None
+    assert (first.warm_s or ())[0] == pytest.approx(0.1, rel=0.01)
+    assert second.load_work_s is None
     assert list_quantiles([]) is None

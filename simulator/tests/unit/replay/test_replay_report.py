@@ -14,6 +14,7 @@ import pytest
 from merlin_simulator.replay.figures import draw_figures
 from merlin_simulator.replay.load import WRONG_ANSWER, Arrival, Look, Recording, Sample, zipf_shares
 from merlin_simulator.replay.page import format_shares, write_report_page
+from merlin_simulator.replay.report import Machine
 from merlin_simulator.replay.run import write_report
 from merlin_simulator.replay.settings import Interrupted, Settings
 from merlin_simulator.replay.summary import Setting, is_good, summarise
@@ -55,7 +56,7 @@ SETTING = Setting(
     TARGETS,
     zipf_shares(2, 1.1),
     "the replay's own",
-    {"cpu": "A <CPU>", "cores": 2, "memory_bytes": 2**34, "system": "Linux 6"},
+    Machine("A <CPU>", 2, 2**34, "Linux 6"),
     {"python": "3.11.7", "simulator_commit": None, "tritonserver": None},
 )
 
