@@ -2,8 +2,8 @@
 
     .venv/bin/python -m tests.pythons [--keep DIR]
 
-Environments are made of the locks and kept under DIR (build/pythons). Prints a table as
-docs/images.md has it. Exit code 0: every pair that is here answers Merlin's numbers; 1: one does
+Environments are made of the locks and kept under DIR (build/pythons). Prints a table; what it says
+stands in docs/images.md. Exit code 0: every pair that is here answers Merlin's numbers; 1: one does
 not; 3: no pair is here.
 """
 
