@@ -1,6 +1,7 @@
 """From an export to an autoscaled endpoint: push, put, up, status, invoke, rollback, down, render.
 
-commands            every command with its options, and what it prints
+command_line        every command with its options
+commands            what each does and prints
 config              CONFIG.toml: its sections, its values, mistakes with their lines
 desired             what AWS should have for a CONFIG.toml, as requests
 account, refusals   the only way to AWS, and its errors in sentences

@@ -28,7 +28,7 @@ def as_program(name: str) -> int:
         from ensemble_tools import shipping
 
         shipping.open_outputs()
-        from merlin_deploy.commands.command_line import read_command
+        from merlin_deploy.command_line import read_command
         from merlin_deploy.errors import DeployError
 
         try:

@@ -219,11 +219,6 @@ class Account:
             return True
         return self.find(service, operation, **members) is not None
 
-    def who(self) -> tuple[str, str]:
-        """The account's number, and the caller's ARN."""
-        answer = self.ask("sts", "GetCallerIdentity")
-        return str(answer["Account"]), str(answer["Arn"])
-
     def _call(self, service: str, operation: str, members: Mapping[str, Any]) -> Answer:
         answer: Answer = getattr(self.client(service), xform_name(operation))(**members)
         require_whole(answer, f"{service}:{operation}")

@@ -30,7 +30,10 @@ STEP_TAG = "deploy:rollback"
 #: Application Auto Scaling's.
 NAMESPACE = "sagemaker"
 DIMENSION = "sagemaker:variant:DesiredInstanceCount"
-_MICROSECONDS = 1000.0
+#: CloudWatch has times in microseconds.
+MICROSECONDS = 1000.0
+#: Metrics of invocations, and of instances; the latter is also how names of log groups begin.
+INVOCATIONS, INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 #: What `up` calls its alarms behind the endpoint's prefix. A name stays here when no alarm has it
 #: any more, so that `up` removes the alarm.
 _ALARM_NAMES = frozenset(
@@ -100,7 +103,7 @@ def _list_watches(config: Config) -> Iterator[_Watch]:
     alarms = config.alarms
 
     def in_microseconds(milliseconds: float | None) -> float | None:
-        return None if milliseconds is None else milliseconds * _MICROSECONDS
+        return None if milliseconds is None else milliseconds * MICROSECONDS
 
     if config.endpoint.single_model is None:
         wait, unloading = alarms.loading_wait_above_ms, alarms.unloading_above_ms
@@ -124,12 +127,9 @@ def _make_alarm(config: Config, watch: _Watch) -> dict[str, Any]:
     return {
         "AlarmName": f"{make_alarm_prefix(config.endpoint.name)}{watch.name}",
         "AlarmDescription": f"{watch.metric} of the endpoint {config.endpoint.name}",
-        "Namespace": "AWS/SageMaker",
+        "Namespace": INVOCATIONS,
         "MetricName": watch.metric,
-        "Dimensions": [
-            {"Name": "EndpointName", "Value": config.endpoint.name},
-            {"Name": "VariantName", "Value": VARIANT},
-        ],
+        "Dimensions": make_dimensions(config.endpoint.name),
         kind: watch.statistic,
         "Period": 60,
         "EvaluationPeriods": config.alarms.minutes,
@@ -141,6 +141,17 @@ def _make_alarm(config: Config, watch: _Watch) -> dict[str, Any]:
         "AlarmActions": list(config.alarms.topics),
         "OKActions": list(config.alarms.topics),
     }
+
+
+def make_dimensions(endpoint_name: str) -> list[dict[str, str]]:
+    """Of the variant's metrics."""
+    dimensions = {"EndpointName": endpoint_name, "VariantName": VARIANT}
+    return [{"Name": name, "Value": value} for name, value in dimensions.items()]
+
+
+def make_log_group(endpoint_name: str) -> str:
+    """Where SageMaker writes the containers' logs."""
+    return f"{INSTANCES}/{endpoint_name}"
 
 
 def make_resource_id(endpoint_name: str) -> str:

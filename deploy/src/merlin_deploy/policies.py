@@ -21,13 +21,15 @@ from merlin_deploy.config.catalog import regions
 from merlin_deploy.config.sections import Config
 from merlin_deploy.desired import (
     DIMENSION,
+    INSTANCES,
+    INVOCATIONS,
     NAMESPACE,
     make_alarm_prefix,
+    make_log_group,
     make_resource_id,
 )
 from merlin_deploy.errors import Refused
 
-_LOG_GROUPS = "/aws/sagemaker/Endpoints/"
 #: Condition: a grant that a service makes for itself, such as for a disk.
 FOR_A_SERVICE = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
 Statement = dict[str, Any]
@@ -116,9 +118,8 @@ class Arns:
     @property
     def logs(self) -> list[str]:
         """The endpoint's log group, and its streams."""
-        group = self.location.make_arn(
-            "logs", f"log-group:{_LOG_GROUPS}{self.config.endpoint.name}"
-        )
+        name = make_log_group(self.config.endpoint.name)
+        group = self.location.make_arn("logs", f"log-group:{name}")
         return [group, f"{group}:*"]
 
 
@@ -165,8 +166,6 @@ def through_s3(location: Location) -> Condition:
 
 _SAGEMAKER = "sagemaker.amazonaws.com"
 _PULL = "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
-#: Namespaces of the metrics of invocations, and of instances.
-_METRICS = ["AWS/SageMaker", "/aws/sagemaker/Endpoints"]
 #: Application Auto Scaling's role for endpoints; AWS makes it with the first target of an account.
 _SCALING_SERVICE = "sagemaker.application-autoscaling.amazonaws.com"
 _SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -199,7 +198,7 @@ def _list_role_statements(config: Config, arns: Arns) -> Iterator[Statement]:
         "logs: CreateLogGroup CreateLogStream DescribeLogStreams PutLogEvents",
         arns.logs,
     )
-    namespaces = {"StringEquals": {"cloudwatch:namespace": _METRICS}}
+    namespaces = {"StringEquals": {"cloudwatch:namespace": [INVOCATIONS, INSTANCES]}}
     yield allow("PutMetrics", "cloudwatch: PutMetricData", "*", namespaces)
     if config.network.subnets:
         yield from _list_network_statements(config, arns.location)

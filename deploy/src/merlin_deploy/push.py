@@ -74,16 +74,6 @@ _FAULTS: tuple[tuple[str, type[DeployError], str], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class PushOptions:
-    """image: a name or id on this machine. The others are options of `push`; None: the image's."""
-
-    image: str
-    repository: str | None = None
-    tag: str | None = None
-    registry: str | None = None
-
-
 class PushStopped(Exception):
     """The engine gave up; the message has its words, without a full stop."""
 
@@ -161,31 +151,40 @@ class PushProgress:
 
 
 def push_image(
-    account: Account, engine: Engine, options: PushOptions, say: Say, progress: Progress
+    account: Account,
+    engine: Engine,
+    name: str,
+    say: Say,
+    progress: Progress,
+    *,
+    repository: str | None,
+    tag: str | None,
+    registry: str | None,
 ) -> str | None:
     """The image by its digest, as CONFIG.toml names it; None with --dry-run. Raises DeployError.
 
-    Layers that the registry has are not sent again.
+    name: of the image on this machine, or its id. repository, tag: None takes the image's own.
+    registry: HOST:PORT that stands for ECR's host. Layers that it has are not sent again.
     """
-    image = engine.find(options.image)
+    image = engine.find(name)
     if image is None:
         raise Refused(
-            f"the Docker engine has no image {options.image}: build it (README has the commands), "
+            f"the Docker engine has no image {name}: build it (README has the commands), "
             "or look at `docker images`"
         )
-    check_image(options.image, image)
-    for doubt in list_doubts(options.image, image):
+    check_image(name, image)
+    for doubt in list_doubts(name, image):
         say(doubt)
-    repository, tag = choose_name(options.image, image.id, options.repository, options.tag)
-    destination = Destination(ensure_repository(account, repository, say), tag, options.registry)
+    repository, tag = choose_name(name, image.id, repository, tag)
+    destination = Destination(ensure_repository(account, repository, say), tag, registry)
     if account.dry_run:
-        for line in _list_commands(account, options, destination):
+        for line in _list_commands(account, name, destination):
             say(line)
         return None
     login = get_login(account)
-    say(f"{options.image} ({show_bytes(image.size)}) goes to {destination.reference}")
+    say(f"{name} ({show_bytes(image.size)}) goes to {destination.reference}")
     # ECR's login is for no other host.
-    pushed = _push(engine, image, destination, None if options.registry else login, say, progress)
+    pushed = _push(engine, image, destination, None if registry else login, say, progress)
     say(f"pushed: {pushed.describe()}; {pushed.were_there} were there before")
     return f"{destination.repository_uri}@{pushed.digest}"
 
@@ -207,7 +206,7 @@ def ensure_repository(account: Account, name: str, say: Say) -> str:
             raise
         return uri
     if account.dry_run:
-        number, _ = account.who()
+        number = account.ask("sts", "GetCallerIdentity")["Account"]
         domain = regions()[account.region].domain
         return f"{number}.dkr.ecr.{account.region}.{domain}/{name}"
     say(f"repository {name} created in {account.region}; it scans what is pushed")
@@ -274,9 +273,7 @@ def _find_repository(account: Account, name: str) -> str | None:
     return str(answer["repositories"][0]["repositoryUri"]) if answer else None
 
 
-def _list_commands(
-    account: Account, options: PushOptions, destination: Destination
-) -> tuple[str, ...]:
+def _list_commands(account: Account, name: str, destination: Destination) -> tuple[str, ...]:
     """Docker's command lines that do the same, for --dry-run."""
     reference = shlex.quote(destination.reference)
     login = (
@@ -284,7 +281,7 @@ def _list_commands(
         f"--password-stdin {destination.host}"
     )
     return (
-        *(() if options.registry else (login,)),
-        f"docker tag {shlex.quote(options.image)} {reference}",
+        *(() if destination.registry else (login,)),
+        f"docker tag {shlex.quote(name)} {reference}",
         f"docker push {reference}",
     )

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.tests.support.commands import RUN_TIMEOUT_S, write_config
 from deploy.tests.support.odd_aws import OddAws, odd_aws
-from merlin_deploy.commands.command_line import read_command
+from merlin_deploy.command_line import read_command
 from merlin_deploy.errors import DeployError
 from tests.support.container import ROOT
 

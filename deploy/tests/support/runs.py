@@ -19,7 +19,7 @@ from deploy.tests.support.aws_faults import Fault, FaultyAws
 from deploy.tests.support.commands import RUN_TIMEOUT_S, environment, write_config
 from merlin_deploy.__main__ import as_program
 from merlin_deploy.archives.aliases import read_place
-from merlin_deploy.commands.command_line import read_command
+from merlin_deploy.command_line import read_command
 from merlin_deploy.config.reading import read_config
 from merlin_deploy.desired import Facts, make_desired
 from merlin_deploy.endpoint.state import digest_of
@@ -82,7 +82,7 @@ class Killed:
         self._aws, self._log = aws, log
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(
-            ["deploy.__main__", "deploy.tests.support.runs", "merlin_deploy.commands.changing"]
+            ["deploy.__main__", "deploy.tests.support.runs", "merlin_deploy.commands"]
         )
         # Before a test has a TMPDIR of its own: a socket's path must be short.
         ensure_running()

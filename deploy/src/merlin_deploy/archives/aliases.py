@@ -197,24 +197,17 @@ def _is_target_model(text: object) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Table:
-    """etag: of the object in S3; None if there is none yet."""
-
-    aliases: Aliases
-    etag: str | None
-
-
 def read_aliases(account: Account, place: Place) -> Aliases:
     """The table as it is now; empty before the first `put`. Raises DeployError."""
-    return _read_table(account, place).aliases
+    return _read_table(account, place)[0]
 
 
-def _read_table(account: Account, place: Place) -> Table:
+def _read_table(account: Account, place: Place) -> tuple[Aliases, str | None]:
+    """The table, and its object's ETag; None if there is none yet."""
     key, url = place.aliases_key, f"s3://{place.bucket}/{place.aliases_key}"
     reply = account.find_body("s3", "GetObject", _MOST_BYTES, Bucket=place.bucket, Key=key)
     if reply is None:
-        return Table(Aliases(), None)
+        return Aliases(), None
     content, answer = reply
     if len(content) > _MOST_BYTES:
         raise Refused(
@@ -223,7 +216,7 @@ def _read_table(account: Account, place: Place) -> Table:
         )
     aliases = parse_aliases(content, url)
     require_members(answer, "s3:GetObject", "ETag")
-    return Table(aliases, str(answer["ETag"]))
+    return aliases, str(answer["ETag"])
 
 
 def change_table(
@@ -238,9 +231,9 @@ def change_table(
     """
     pause = _FIRST_S
     for _ in range(_TRIES):
-        table = _read_table(account, place)
-        changed = change(table.aliases)
-        if changed == table.aliases or _write(account, place, changed, table.etag, encryption):
+        aliases, etag = _read_table(account, place)
+        changed = change(aliases)
+        if changed == aliases or _write(account, place, changed, etag, encryption):
             return
         time.sleep(random.uniform(0, pause))
         pause = min(_MOST_S, pause * _GROWTH)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic import PlainValidator as Reads
@@ -240,18 +240,11 @@ class Config(BaseModel, frozen=True):
     tags: Table = {}
 
 
-#: Of each section its class, in the order of the file.
+#: Of each section its class, in the order of the file. [autoscaling]'s is Optional.
 SECTIONS: dict[str, type[Section]] = {
-    "endpoint": EndpointSection,
-    "instances": InstancesSection,
-    "container": ContainerSection,
-    "network": NetworkSection,
-    "encryption": EncryptionSection,
-    "metrics": MetricsSection,
-    "autoscaling": AutoscalingSection,
-    "alarms": AlarmsSection,
-    "deployment": DeploymentSection,
-    "costs": CostsSection,
+    name: (*get_args(section.annotation), section.annotation)[0]
+    for name, section in Config.model_fields.items()
+    if name != "tags"
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from merlin_deploy.account import Account
 from merlin_deploy.archives.aliases import read_place
 from merlin_deploy.config.sections import Config
-from merlin_deploy.desired import VARIANT, Members
+from merlin_deploy.desired import VARIANT, Members, make_log_group
 from merlin_deploy.endpoint.resources import (
     end_scaling,
     find_alarms,
@@ -168,6 +168,6 @@ def list_what_stays(config: Config) -> tuple[str, ...]:
         "what stays, and costs until you remove it:",
         f"  archives   aws s3 rm --recursive s3://{place.bucket}/{place.prefix}",
         f"  image      {config.endpoint.image}, in ECR",
-        f"  logs       aws logs delete-log-group --log-group-name /aws/sagemaker/Endpoints/{name}",
+        f"  logs       aws logs delete-log-group --log-group-name {make_log_group(name)}",
         f"and for nothing: the role {config.endpoint.role}",
     )

@@ -117,11 +117,6 @@ class Deployed:
         """The digest to which an interrupted rollback was going; None if there was none."""
         return self.tags.get(STEP_TAG) or None
 
-    @property
-    def desired_count(self) -> int | None:
-        """Instances that it should have; None while SageMaker does not say."""
-        return desired_count(self.description)
-
 
 def desired_count(description: Description) -> int | None:
     """DesiredInstanceCount of the one variant; None while SageMaker does not say."""

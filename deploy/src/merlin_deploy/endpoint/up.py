@@ -1,4 +1,4 @@
-"""`up`: make an endpoint what its configuration says; leave alone what is right already.
+"""`up`: make an endpoint what its configuration says; `rollback`: what it was before.
 
 Every step looks first, so the next call finishes one that was cut off or refused.
 """
@@ -9,7 +9,16 @@ import time
 from contextlib import suppress
 
 from merlin_deploy.account import Account
-from merlin_deploy.desired import HISTORY_TAG, STEP_TAG, Desired, Members
+from merlin_deploy.config.sections import Config
+from merlin_deploy.desired import (
+    HISTORY_TAG,
+    STEP_TAG,
+    Desired,
+    Members,
+    make_log_group,
+    make_policy,
+    make_target,
+)
 from merlin_deploy.endpoint.changes import (
     delete_endpoint,
     deleted_meanwhile,
@@ -27,15 +36,25 @@ from merlin_deploy.endpoint.state import (
     Job,
     call_patiently,
     describe_config,
+    desired_count,
     digest_of,
     find_settled,
+    no_endpoint,
     pauses,
+    require_deployed,
     set_tags,
     variant_of,
     wait_until_settled,
     write_history,
 )
-from merlin_deploy.errors import AlreadyThere, DeployError, DeploymentFailed, NotThere
+from merlin_deploy.errors import (
+    AlreadyThere,
+    DeployError,
+    DeploymentFailed,
+    NoAnswer,
+    NotThere,
+    Refused,
+)
 
 #: Of the containers' log: so many streams, and lines of each.
 _STREAMS, _LINES = 2, 15
@@ -65,6 +84,64 @@ def bring_up(job: Job, desired: Desired, *, keep: int) -> None:
     finish(job, desired.config_name, desired.target, desired.policy)
     if not account.dry_run:
         remove_unused_configs(account, name, say)
+
+
+def roll_back(job: Job, config: Config) -> None:
+    """Go one step back; a second call goes one more, but first finishes one that was cut off.
+
+    Autoscaling and alarms stay those of CONFIG.toml. Raises DeployError.
+    """
+    account, name = job.account, job.name
+    deployed = _require_serving(job)
+    digest = deployed.unfinished_step or _step_before(deployed, name)
+    config_name = f"{name}-{digest}"
+    if config_name != deployed.config_name:
+        _require_config(account, config_name)
+        # First: the next call finishes one that is cut off afterwards, and goes no step further.
+        set_tags(account, deployed, {STEP_TAG: digest})
+        job.say(f"endpoint {name}: {deployed.config_name} → {config_name}")
+        update_endpoint(job, config_name, None, keep_count=config.autoscaling is not None)
+    finish(job, config_name, make_target(config), make_policy(config))
+    # Tried again if no answer comes: whoever calls again after an error would go one step too far.
+    call_patiently(
+        lambda: set_tags(account, require_deployed(account, name), {STEP_TAG: ""}), NoAnswer
+    )
+
+
+def _require_serving(job: Job) -> Deployed:
+    deployed = find_settled(job)
+    if deployed is None:
+        raise no_endpoint(job.account, job.name)
+    if deployed.status == FAILED:
+        raise Refused(f"the endpoint {job.name} is Failed, and can only be made anew: `up` does it")
+    return deployed
+
+
+def _step_before(deployed: Deployed, name: str) -> str:
+    digest = deployed.history.before(deployed.digest)
+    if digest is None:
+        raise Refused(
+            f"the endpoint {name} has no configuration before {deployed.config_name}; `up` with a "
+            "changed CONFIG.toml makes a new one"
+        )
+    return digest
+
+
+def _require_config(account: Account, config_name: str) -> None:
+    """Raises Refused if the configuration or its model was deleted."""
+    config = describe_config(account, config_name)
+    if config is None:
+        raise _deleted(f"configuration {config_name}")
+    model = variant_of(config)["ModelName"]
+    if account.find("sagemaker", "DescribeModel", ModelName=model) is None:
+        raise _deleted(f"model {model}")
+
+
+def _deleted(what: str) -> Refused:
+    return Refused(
+        f"the {what}, which the endpoint had before, was deleted; `up` with the CONFIG.toml of "
+        "that time makes it again"
+    )
 
 
 def finish(job: Job, config_name: str, target: Members | None, policy: Members | None) -> None:
@@ -101,7 +178,7 @@ def finish(job: Job, config_name: str, target: Members | None, policy: Members |
 
 def read_last_log_lines(account: Account, endpoint_name: str) -> list[str]:
     """Lines of the instances that wrote last; none without a log, or the right to read it."""
-    group = f"/aws/sagemaker/Endpoints/{endpoint_name}"
+    group = make_log_group(endpoint_name)
     lines: list[str] = []
     with suppress(DeployError):
         answer = account.find(
@@ -196,6 +273,7 @@ def _update(
 def _apply_count(job: Job, desired: Desired, deployed: Deployed) -> None:
     """Without autoscaling the count is the configuration's, whoever has changed it."""
     count = variant_of(desired.endpoint_config)["InitialInstanceCount"]
-    if desired.target is None and deployed.desired_count not in (count, None):
-        job.say(f"instances: {deployed.desired_count} → {count}")
+    now = desired_count(deployed.description)
+    if desired.target is None and now not in (count, None):
+        job.say(f"instances: {now} → {count}")
         scale_endpoint(job, count)

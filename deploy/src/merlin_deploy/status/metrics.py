@@ -12,31 +12,29 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from merlin_deploy.desired import VARIANT
+from merlin_deploy.desired import INSTANCES, INVOCATIONS, MICROSECONDS, make_dimensions
 from merlin_deploy.status.report import TrafficPart
 
 _MINUTE_S = 60
-_MICROSECONDS = 1000.0
-_INVOCATIONS, _INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 #: Into so many periods the time is cut for percentiles.
 _PERIODS = 12
 #: By the query's id: namespace, metric, statistic. All of a minute.
 _BY_MINUTE = {
-    "invocations": (_INVOCATIONS, "Invocations", "Sum"),
-    "errors4xx": (_INVOCATIONS, "Invocation4XXErrors", "Sum"),
-    "errors5xx": (_INVOCATIONS, "Invocation5XXErrors", "Sum"),
-    "hits": (_INVOCATIONS, "ModelCacheHit", "Sum"),
-    "lookups": (_INVOCATIONS, "ModelCacheHit", "SampleCount"),
-    "waits": (_INVOCATIONS, "ModelLoadingWaitTime", "Sum"),
-    "waiting": (_INVOCATIONS, "ModelLoadingWaitTime", "SampleCount"),
-    "loaded": (_INSTANCES, "LoadedModelCount", "Sum"),
-    "loadedeach": (_INSTANCES, "LoadedModelCount", "Average"),
+    "invocations": (INVOCATIONS, "Invocations", "Sum"),
+    "errors4xx": (INVOCATIONS, "Invocation4XXErrors", "Sum"),
+    "errors5xx": (INVOCATIONS, "Invocation5XXErrors", "Sum"),
+    "hits": (INVOCATIONS, "ModelCacheHit", "Sum"),
+    "lookups": (INVOCATIONS, "ModelCacheHit", "SampleCount"),
+    "waits": (INVOCATIONS, "ModelLoadingWaitTime", "Sum"),
+    "waiting": (INVOCATIONS, "ModelLoadingWaitTime", "SampleCount"),
+    "loaded": (INSTANCES, "LoadedModelCount", "Sum"),
+    "loadedeach": (INSTANCES, "LoadedModelCount", "Average"),
 }
 #: Of a longer period each.
 _BY_PERIOD = {
-    "p50": (_INVOCATIONS, "ModelLatency", "p50"),
-    "p99": (_INVOCATIONS, "ModelLatency", "p99"),
-    "answers": (_INVOCATIONS, "ModelLatency", "SampleCount"),
+    "p50": (INVOCATIONS, "ModelLatency", "p50"),
+    "p99": (INVOCATIONS, "ModelLatency", "p99"),
+    "answers": (INVOCATIONS, "ModelLatency", "SampleCount"),
 }
 #: Of one query: its values by when their periods begin, oldest first.
 Series = Mapping[datetime, float]
@@ -114,14 +112,13 @@ def read_answer(results: Sequence[Mapping[str, Any]], span: Span) -> TrafficPart
 def _query(
     endpoint_name: str, name: str, namespace: str, metric: str, statistic: str, period_s: int
 ) -> dict[str, Any]:
-    dimensions = {"EndpointName": endpoint_name, "VariantName": VARIANT}
     return {
         "Id": name,
         "MetricStat": {
             "Metric": {
                 "Namespace": namespace,
                 "MetricName": metric,
-                "Dimensions": [{"Name": key, "Value": it} for key, it in dimensions.items()],
+                "Dimensions": make_dimensions(endpoint_name),
             },
             "Period": period_s,
             "Stat": statistic,
@@ -157,4 +154,4 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def _in_ms(microseconds: float | None) -> float | None:
-    return None if microseconds is None else microseconds / _MICROSECONDS
+    return None if microseconds is None else microseconds / MICROSECONDS

@@ -1,4 +1,4 @@
-"""Every command with its options. A command's own libraries are imported once it is chosen."""
+"""Every command with its options. Libraries are imported once a command is chosen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ _MINUTES, _MOST_MINUTES = 60, 24 * 60
 _MOST_REPEATS = 100_000
 _HOURS, _MOST_HOURS = 24.0, 1e6
 #: Between two looks of `status --watch`, in seconds: CloudWatch has something new each minute.
-WATCH_S = 10.0
+_WATCH_S = 10.0
 POLICIES = ("trust", "role", "deploy", "tenant")
 
 
@@ -40,9 +39,8 @@ class Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True)
 class Command:
-    """module: it has the function, named like the command. interrupted: what Ctrl-C leaves."""
+    """interrupted: what Ctrl-C leaves."""
 
-    module: str
     help: str
     description: str
     add_options: Callable[[Parser], None]
@@ -67,14 +65,15 @@ def read_command(program: str) -> Callable[[], int]:
             parsers.add_parser(name, help=command.help, description=command.description)
         )
     options = parser.parse_args()
-    chosen = COMMANDS[options.command]
-    carry_out = getattr(import_module(f"{__package__}.{chosen.module}"), options.command)
+    from merlin_deploy import commands
+
+    carry_out = getattr(commands, options.command)
 
     def run() -> int:
         try:
             return int(carry_out(options))
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(chosen.interrupted) from None
+            raise KeyboardInterrupt(COMMANDS[options.command].interrupted) from None
 
     return run
 
@@ -164,8 +163,9 @@ def _add_status_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--watch",
-        action="store_true",
-        help=f"again every {WATCH_S:.0f} s, until Ctrl-C; with --json one document a line",
+        action="store_const",
+        const=_WATCH_S,
+        help=f"again every {_WATCH_S:.0f} s, until Ctrl-C; with --json one document a line",
     )
 
 
@@ -303,14 +303,12 @@ _FINISHED_BY_NEXT = "what was begun goes on: the same command finishes it"
 #: In the order in which --help lists them.
 COMMANDS: Mapping[str, Command] = {
     "example": Command(
-        "looking",
         "print a CONFIG.toml with every choice and its reason",
         "Print a CONFIG.toml with every choice and its reason. What is commented out is the "
         "default, or an example where there is none.",
         _add_nothing,
     ),
     "push": Command(
-        "changing",
         "bring an image to ECR, and print its line of CONFIG.toml",
         "Bring an image of this machine's Docker engine (DOCKER_HOST) to ECR. The repository is "
         "made where there is none. The login goes to the engine with this one push and is kept "
@@ -320,7 +318,6 @@ COMMANDS: Mapping[str, Command] = {
         "layers that are there stay: the same command finishes it",
     ),
     "put": Command(
-        "changing",
         "check archives, bring them to S3, and give them their names",
         "Check archives by the rules of a load, pack those that are folders, and bring them to "
         "endpoint.archives. Each lies under its digest, NAME/DIGEST.tar.gz: new content is a new "
@@ -332,7 +329,6 @@ COMMANDS: Mapping[str, Command] = {
         "what came to S3 stays: the same command finishes it",
     ),
     "up": Command(
-        "changing",
         "make the endpoint what CONFIG.toml says; change only what differs",
         "Make the model, the endpoint configuration, the endpoint, its autoscaling and its alarms "
         "what CONFIG.toml says, and wait until it serves. What is right already is left alone; a "
@@ -342,14 +338,12 @@ COMMANDS: Mapping[str, Command] = {
         _FINISHED_BY_NEXT,
     ),
     "status": Command(
-        "looking",
         "what the endpoint does now: instances, traffic, alarms, archives, what costs",
         "Show the endpoint, whether it is what CONFIG.toml says, its instances, traffic, alarms, "
         "archives, and what costs. It changes nothing. Exit code 1 where there is no endpoint.",
         _add_status_options,
     ),
     "invoke": Command(
-        "looking",
         "send a request to the endpoint, and print the answer",
         "Send a request and print its answer; which archive answered, and how long it took, go to "
         "stderr. It is sent once: what AWS refuses is told, not tried again. `python -m "
@@ -357,7 +351,6 @@ COMMANDS: Mapping[str, Command] = {
         _add_invoke_options,
     ),
     "rollback": Command(
-        "changing",
         "go back to the configuration that the endpoint had before",
         "Update the endpoint, blue/green, to the configuration that it had before. A second "
         "rollback goes one step further. The next `up` deploys what CONFIG.toml says. With "
@@ -366,7 +359,6 @@ COMMANDS: Mapping[str, Command] = {
         _FINISHED_BY_NEXT,
     ),
     "archives": Command(
-        "changing",
         "list archives by their names, with sizes and ages; delete what no name means",
         "List the archives of endpoint.archives: what each name means now and meant before, sizes "
         "and ages. --prune deletes those that `put` brought and that no name means or meant, as "
@@ -374,7 +366,6 @@ COMMANDS: Mapping[str, Command] = {
         _add_archives_options,
     ),
     "down": Command(
-        "changing",
         "remove everything that `up` made, and say what stays",
         "Remove the endpoint, its autoscaling, its alarms, and all its configurations and models. "
         "Archives, images, logs and the role stay: it says how they go.",
@@ -382,7 +373,6 @@ COMMANDS: Mapping[str, Command] = {
         _FINISHED_BY_NEXT,
     ),
     "render": Command(
-        "looking",
         "print the endpoint as a CloudFormation template",
         "Print a CloudFormation template, in JSON, with what `up` makes: for those who deploy by "
         "stacks. AWS is not asked. Either a stack has an endpoint, or `up`: `up`, `rollback` and "
@@ -390,7 +380,6 @@ COMMANDS: Mapping[str, Command] = {
         _add_render_options,
     ),
     "policy": Command(
-        "looking",
         "print the least rights of IAM: the role's, yours, a tenant's",
         "Print policies of IAM, in JSON, with nothing that is not needed. trust: who may take the "
         "endpoint's role. role: what it may do. deploy: what these commands need. tenant NAME: to "
