@@ -78,9 +78,9 @@ def fail_once(aws: FaultyAws, command: str, config: Path, fault: Fault) -> str:
 
     def run() -> str:
         with contextlib.redirect_stdout(io.StringIO()):
-            said = run_here(aws, command, config, *faults)
+            output = run_here(aws, command, config, *faults)
         faults.clear()
-        return said
+        return output
 
     try:
         until_done(run, MOST_STOPS)

@@ -50,7 +50,9 @@ def test_what_is_refused_is_finished_by_the_next_call(
 
         stopped = until_done(run, len(end.changes))
         assert len(stopped) == len(end.changes) - 1, (command, stopped)
-        assert all("is not allowed in us-east-1: No, said the test" in one for one in stopped)
+        assert all(
+            "is not allowed in us-east-1: No, said the test" in sentence for sentence in stopped
+        )
         assert left_of(plane, "refused", [path for _, path in life]) == end.left, command
 
 
@@ -115,6 +117,6 @@ def test_a_process_that_ends_in_the_middle_is_finished_by_the_next_one(
             assert code == (-sent if sent == signal.SIGKILL else 130), (command, operation)
         assert run_here(aws, command, config) == ""
         assert left_of(plane, name, [path for _, path in life]) == end.left, command
-    said = (tmp_path / "log").read_text()
-    assert "Traceback" not in said
-    assert ("the same command finishes it" in said) == (sent == signal.SIGINT)
+    output = (tmp_path / "log").read_text()
+    assert "Traceback" not in output
+    assert ("the same command finishes it" in output) == (sent == signal.SIGINT)

@@ -24,7 +24,7 @@ BODY = '{"inputs": []}'
 
 
 @pytest.fixture(scope="module")
-def asked(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shop_config(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The CONFIG.toml of an endpoint of one archive, shop-a."""
     folder = tmp_path_factory.mktemp("asked")
     put_archive(plane, folder, "asked")
@@ -41,38 +41,40 @@ def request_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_archive_answers(plane: ControlPlane, asked: Path, request_file: Path) -> None:
+def test_archive_answers(plane: ControlPlane, shop_config: Path, request_file: Path) -> None:
     """By its name, by its key, and without either where there is one alone."""
     for named in ((), ("--model", "shop-a"), ("--target-model", "shop-a/0123.tar.gz")):
-        said = deploy(plane, "invoke", asked, "--request", request_file, *named)
-        assert '"answer":"shop-a.tar.gz"' in said
-        assert "shop-a/0123.tar.gz by the variant AllTraffic of asked" in said
+        output = deploy(plane, "invoke", shop_config, "--request", request_file, *named)
+        assert '"answer":"shop-a.tar.gz"' in output
+        assert "shop-a/0123.tar.gz by the variant AllTraffic of asked" in output
 
 
 def test_binary_body_is_sent_with_its_size(
-    plane: ControlPlane, asked: Path, tmp_path: Path
+    plane: ControlPlane, shop_config: Path, tmp_path: Path
 ) -> None:
     """All of it arrives, and the answer is a file where one is asked for."""
     body, answer = tmp_path / "request.bin", tmp_path / "answer"
     head = b'{"inputs": [{"parameters": {"binary_data_size": 2}}]}'
     body.write_bytes(head + b"\x00\xff")
-    said = deploy(plane, "invoke", asked, "--request", body, "--output", answer)
+    output = deploy(plane, "invoke", shop_config, "--request", body, "--output", answer)
     assert json.loads(answer.read_bytes())["echo"].encode("latin-1") == head + b"\x00\xff"
-    assert f"{answer}: " in said
+    assert f"{answer}: " in output
 
 
-def test_repeated_request_is_measured(plane: ControlPlane, asked: Path, request_file: Path) -> None:
+def test_repeated_request_is_measured(
+    plane: ControlPlane, shop_config: Path, request_file: Path
+) -> None:
     """One answer is printed, and the times of all."""
-    said = deploy(plane, "invoke", asked, "--request", request_file, "--repeat", "5")
-    assert said.count('"answer"') == 1
-    assert "5 answers: p50 " in said
+    output = deploy(plane, "invoke", shop_config, "--request", request_file, "--repeat", "5")
+    assert output.count('"answer"') == 1
+    assert "5 answers: p50 " in output
 
 
-def test_reader_that_leaves(plane: ControlPlane, asked: Path, request_file: Path) -> None:
+def test_reader_that_leaves(plane: ControlPlane, shop_config: Path, request_file: Path) -> None:
     """As `| head` does: there is no traceback."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "deploy", "invoke", asked, "--request", request_file]
+    command = [sys.executable, "-m", "deploy", "invoke", shop_config, "--request", request_file]
     with os.fdopen(writing, "wb") as pipe:
         done = subprocess.run(
             list(map(str, command)),
@@ -86,9 +88,9 @@ def test_reader_that_leaves(plane: ControlPlane, asked: Path, request_file: Path
     assert b"Traceback" not in done.stderr
 
 
-def test_what_is_refused(plane: ControlPlane, asked: Path, request_file: Path) -> None:
+def test_what_is_refused(plane: ControlPlane, shop_config: Path, request_file: Path) -> None:
     """By the platform and before it: one sentence, exit code 1."""
-    ask = ("invoke", asked, "--request", request_file)
+    ask = ("invoke", shop_config, "--request", request_file)
     unknown = deploy(plane, *ask, "--model", "shop-z", code=1)
     assert "there is no archive called shop-z" in unknown
     assert "there are: shop-a" in unknown
@@ -102,8 +104,8 @@ def test_model_that_refuses(plane: ControlPlane, tmp_path: Path, request_file: P
     put_archive(plane, tmp_path, "refusing", invoke_status=400)
     config = write_config(tmp_path, "refusing")
     deploy(plane, "up", config)
-    said = deploy(plane, "invoke", config, "--request", request_file, code=1)
-    assert said == (
+    output = deploy(plane, "invoke", config, "--request", request_file, code=1)
+    assert output == (
         "error: shop-a/0123.tar.gz answers 400: the model failed: it says so; correct the request\n"
     )
 

@@ -74,8 +74,8 @@ def test_endpoint_is_deleted_while_it_is_waited_for(
         life.plane.client("sagemaker").delete_endpoint(EndpointName=life.name)
         until(lambda: life.name not in life.plane.endpoint_names(), "it is gone")
 
-    said = run_here(aws, "up", life.first, Fault("DescribeEndpoint", after=1, before_act=delete))
-    assert said == f"the endpoint {life.name} was deleted meanwhile; `up` makes it anew"
+    output = run_here(aws, "up", life.first, Fault("DescribeEndpoint", after=1, before_act=delete))
+    assert output == f"the endpoint {life.name} was deleted meanwhile; `up` makes it anew"
     assert run_here(aws, "up", life.first) == ""
     assert life.left() == ends[0].left
 
@@ -159,9 +159,9 @@ def test_scaling_is_changed_by_hand(
 
     assert run_here(aws, "up", life.first, Fault("DescribeScalingPolicies", act=act)) == ""
     assert run_here(aws, "up", life.first) == ""
-    (target,), (found,) = targets(life.plane, life.name), policies(life)
+    (target,), (answer,) = targets(life.plane, life.name), policies(life)
     assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 4)
-    assert found["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] == 300.0
+    assert answer["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] == 300.0
 
 
 def test_a_tag_moves_in_the_registry(aws: FaultyAws, life: Life) -> None:
@@ -198,10 +198,10 @@ def test_an_update_that_fails_leaves_autoscaling_as_it_was(aws: FaultyAws, life:
     before = life.plane.describe(life.name)["EndpointConfigName"]
     environment = '\n[container.environment]\nFAKE_START = "dies"'
     broken = write_config(life.second.parent, life.name, CHANGED + environment, image=CHANGED_IMAGE)
-    said = run_here(aws, "up", broken)
+    output = run_here(aws, "up", broken)
     assert "DeregisterScalableTarget" in aws.changes
-    assert f"did not take {life.name}-" in said
-    assert f"serves {before} as before" in said
+    assert f"did not take {life.name}-" in output
+    assert f"serves {before} as before" in output
     assert len(targets(life.plane, life.name)) == len(policies(life)) == 1
     assert run_here(aws, "up", life.first) == ""
     assert life.plane.describe(life.name)["EndpointConfigName"] == before
@@ -213,16 +213,16 @@ def ignore(_: object) -> None:
 
 def policies(life: Life) -> list[dict[str, Any]]:
     """Scaling policies of an endpoint."""
-    found = life.plane.client("application-autoscaling").describe_scaling_policies(
+    answer = life.plane.client("application-autoscaling").describe_scaling_policies(
         ServiceNamespace="sagemaker", ResourceId=f"endpoint/{life.name}/variant/AllTraffic"
     )
-    return list(found["ScalingPolicies"])
+    return list(answer["ScalingPolicies"])
 
 
 def configs(life: Life) -> list[dict[str, Any]]:
     """Endpoint configurations of an endpoint."""
-    found = life.plane.client("sagemaker").list_endpoint_configs(NameContains=f"{life.name}-")
-    return list(found["EndpointConfigs"])
+    answer = life.plane.client("sagemaker").list_endpoint_configs(NameContains=f"{life.name}-")
+    return list(answer["EndpointConfigs"])
 
 
 def image_of(life: Life) -> str:

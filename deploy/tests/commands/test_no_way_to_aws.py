@@ -72,16 +72,16 @@ def refused(
             monkeypatch.delenv(name)
         else:
             monkeypatch.setenv(name, value)
-    one = {} if single_model is None else {"single_model": single_model}
-    config = write_config(folder, "shop", image=IMAGE, **one)
+    single = {} if single_model is None else {"single_model": single_model}
+    config = write_config(folder, "shop", image=IMAGE, **single)
     monkeypatch.setattr(sys, "argv", ["deploy", command, str(config), *map(str, more)])
     with pytest.raises(DeployError) as stopped:
         read_command("deploy")()
-    said = str(stopped.value)
-    assert "\n" not in said
+    expected = str(stopped.value)
+    assert "\n" not in expected
     for secret in (*SECRETS, os.environ.get("AWS_SESSION_TOKEN") or TOKEN):
-        assert secret not in said
-    return said
+        assert secret not in expected
+    return expected
 
 
 CANONICAL = f"""The request signature we calculated does not match the signature you provided. Check
@@ -110,7 +110,7 @@ HEADER = (
 
 
 @pytest.mark.parametrize(
-    ("code", "words", "said"),
+    ("code", "words", "expected"),
     [
         ("SignatureDoesNotMatch", CANONICAL, "the secret key is not that of the key id"),
         ("InvalidSignatureException", CANONICAL, "the secret key is not that of the key id"),
@@ -137,18 +137,18 @@ def test_what_aws_says_of_a_caller(
     monkeypatch: pytest.MonkeyPatch,
     code: str,
     words: str,
-    said: str,
+    expected: str,
 ) -> None:
     """In its own words only where they have no request in them."""
-    told = words.replace("\n", "\\n")
-    aws.status, aws.body = 400, f'{{"__type": "{code}", "message": "{told}"}}'.encode()
-    found = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=aws.url)
-    assert said in found
-    assert "sagemaker:DescribeEndpoint" in found
+    escaped = words.replace("\n", "\\n")
+    aws.status, aws.body = 400, f'{{"__type": "{code}", "message": "{escaped}"}}'.encode()
+    sentence = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=aws.url)
+    assert expected in sentence
+    assert "sagemaker:DescribeEndpoint" in sentence
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "expected"),
     [
         ({"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None}, "there are no credentials"),
         ({"AWS_ACCESS_KEY_ID": ""}, "there are no credentials"),
@@ -175,16 +175,16 @@ def test_what_a_caller_has(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str | None],
-    said: str,
+    expected: str,
 ) -> None:
     """Credentials, a region, settings: nothing is asked, or nobody answers."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
-    assert said in refused(tmp_path, monkeypatch, environment=environment)
+    assert expected in refused(tmp_path, monkeypatch, environment=environment)
     assert aws.asked == []
 
 
 @pytest.mark.parametrize(
-    ("profile", "said"),
+    ("profile", "expected"),
     [
         ("[default", "Unable to parse config file"),
         ("credential_process = /bin/sh -c 'echo no >&2; exit 3'", "there are no credentials"),
@@ -199,20 +199,20 @@ def test_what_a_caller_has(
     ],
 )
 def test_where_credentials_come_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, expected: str
 ) -> None:
     """A profile of which nothing comes: a file that is none, a program that fails."""
     file = tmp_path / "config"
     file.write_text(profile if profile.startswith("[") else f"[default]\n{profile}\n")
     none = {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None, "AWS_SESSION_TOKEN": None}
-    found = refused(
+    sentence = refused(
         tmp_path,
         monkeypatch,
         AWS_CONFIG_FILE=str(file),
         AWS_ENDPOINT_URL="http://127.0.0.1:9",
         environment=none,
     )
-    assert said in found
+    assert expected in sentence
 
 
 def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,12 +220,12 @@ def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{free.getsockname()[1]}"
-        there = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=f"http://{place}")
-        assert f'Could not connect to the endpoint URL: "http://{place}/"' in there
+        answer = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=f"http://{place}")
+        assert f'Could not connect to the endpoint URL: "http://{place}/"' in answer
         monkeypatch.delenv("AWS_ENDPOINT_URL")
-        said = refused(tmp_path, monkeypatch, HTTPS_PROXY=f"http://me:secret@{place}")
-        assert "the proxy does not let it through" in said
-        assert "secret" not in said
+        expected = refused(tmp_path, monkeypatch, HTTPS_PROXY=f"http://me:secret@{place}")
+        assert "the proxy does not let it through" in expected
+        assert "secret" not in expected
 
 
 def test_who_answers_is_not_aws(
@@ -233,22 +233,22 @@ def test_who_answers_is_not_aws(
 ) -> None:
     """No TLS, a proxy that refuses, a page for who has not paid, half an answer."""
     secure = aws.url.replace("http:", "https:")
-    said = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=secure)
-    assert "no TLS with the region us-east-1" in said
+    expected = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=secure)
+    assert "no TLS with the region us-east-1" in expected
     monkeypatch.delenv("AWS_ENDPOINT_URL")
-    said = refused(tmp_path, monkeypatch, HTTPS_PROXY=aws.url)
-    assert "the proxy does not let it through" in said
+    expected = refused(tmp_path, monkeypatch, HTTPS_PROXY=aws.url)
+    assert "the proxy does not let it through" in expected
     monkeypatch.delenv("HTTPS_PROXY")
     for status, body in ((302, b""), (403, b"<html>log in</html>")):
         aws.status, aws.body = status, body
-        said = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=aws.url)
-        assert f"AWS refuses it ({status})" in said
+        expected = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=aws.url)
+        assert f"AWS refuses it ({status})" in expected
     aws.status = 502
     assert "does not manage it now (502)" in refused(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("headers", "body", "cut", "said"),
+    ("headers", "body", "cut", "expected"),
     [
         ({"Content-Type": "text/html"}, b"<html>log in</html>", None, "a page in HTML"),
         ({}, b'{"EndpointStatus": "InService"}', 12, "12 of 31 bytes came"),
@@ -268,12 +268,12 @@ def test_half_an_answer_is_none(
     headers: dict[str, str],
     body: bytes,
     cut: int | None,
-    said: str,
+    expected: str,
 ) -> None:
     """botocore would take it for one without members: nothing there, nothing to do."""
     aws.headers, aws.body, aws.cut = headers, body, cut
-    found = refused(tmp_path, monkeypatch, command, AWS_ENDPOINT_URL=aws.url)
-    assert f"sagemaker:DescribeEndpoint: the answer is none of AWS's ({said}" in found
+    sentence = refused(tmp_path, monkeypatch, command, AWS_ENDPOINT_URL=aws.url)
+    assert f"sagemaker:DescribeEndpoint: the answer is none of AWS's ({expected}" in sentence
 
 
 def test_a_page_in_the_place_of_s3_is_none(
@@ -283,8 +283,8 @@ def test_a_page_in_the_place_of_s3_is_none(
     aws.headers, aws.body = {"Content-Type": "text/html"}, b"<html>log in</html>"
     archive = tmp_path / "a.tar.gz"
     archive.touch()
-    found = refused(tmp_path, monkeypatch, "put", more=[archive], AWS_ENDPOINT_URL=aws.url)
-    assert "s3:ListObjectsV2: the answer is none of AWS's (a page in HTML)" in found
+    sentence = refused(tmp_path, monkeypatch, "put", more=[archive], AWS_ENDPOINT_URL=aws.url)
+    assert "s3:ListObjectsV2: the answer is none of AWS's (a page in HTML)" in sentence
 
 
 def test_half_an_answer_is_asked_for_again(
@@ -294,8 +294,8 @@ def test_half_an_answer_is_asked_for_again(
     aws.body = b'{"EndpointArn": "arn", "EndpointStatus": "InService"}'
     aws.cut, aws.whole_after = 10, 3
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "3")
-    found = refused(tmp_path, monkeypatch, "rollback", AWS_ENDPOINT_URL=aws.url)
-    assert "the endpoint shop was not made by `up`" in found
+    sentence = refused(tmp_path, monkeypatch, "rollback", AWS_ENDPOINT_URL=aws.url)
+    assert "the endpoint shop was not made by `up`" in sentence
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
     aws.asked.clear()
     assert "(10 of 53 bytes came)" in refused(tmp_path, monkeypatch, "rollback")
@@ -304,7 +304,7 @@ def test_half_an_answer_is_asked_for_again(
 
 @pytest.mark.parametrize("command", ["up", "invoke"])
 @pytest.mark.parametrize(
-    ("headers", "body", "cut", "said"),
+    ("headers", "body", "cut", "expected"),
     [
         ({}, b'{"version": 1}', 5, "the answer broke off"),
         ({"x-amz-checksum-crc32": "AAAAAA=="}, b"{}", None, "the answer broke off (Expected check"),
@@ -321,12 +321,12 @@ def test_table_of_aliases_that_breaks_off(
     headers: dict[str, str],
     body: bytes,
     cut: int | None,
-    said: str,
+    expected: str,
 ) -> None:
     """It comes as a stream, after the call itself has been answered."""
     aws.headers, aws.body, aws.cut = headers, body, cut
     if command == "up":
-        found = refused(
+        sentence = refused(
             tmp_path, monkeypatch, "up", single_model="shop-a", AWS_ENDPOINT_URL=aws.url
         )
     else:
@@ -338,8 +338,8 @@ def test_table_of_aliases_that_breaks_off(
         monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
         with pytest.raises(DeployError) as stopped:
             read_command("deploy")()
-        found = str(stopped.value)
-    assert said in found
+        sentence = str(stopped.value)
+    assert expected in sentence
 
 
 def test_what_is_too_large_for_a_table_is_not_read(
@@ -347,12 +347,12 @@ def test_what_is_too_large_for_a_table_is_not_read(
 ) -> None:
     """Whatever somebody has put in its place: it would be in memory."""
     aws.body = b"{" + bytes(64 * 2**20)
-    found = refused(tmp_path, monkeypatch, "up", single_model="shop-a", AWS_ENDPOINT_URL=aws.url)
-    assert "aliases.json has more than 67.1 MB, expected a table of aliases" in found
+    sentence = refused(tmp_path, monkeypatch, "up", single_model="shop-a", AWS_ENDPOINT_URL=aws.url)
+    assert "aliases.json has more than 67.1 MB, expected a table of aliases" in sentence
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "body", "said"),
+    ("status", "headers", "body", "expected"),
     [
         (302, {"Location": "/"}, b"", "is redirected without an end"),
         (200, {}, b'{"version": 1, "aliases": {"shop-a": ["shop-a/1.tar.gz"]}}', "without ETag"),
@@ -371,13 +371,13 @@ def test_s3_that_is_none(
     status: int,
     headers: dict[str, str],
     body: bytes,
-    said: str,
+    expected: str,
 ) -> None:
     """It sends its callers round in a circle, or has too little, or too much, to say."""
     aws.status, aws.headers, aws.body = status, headers, body
-    found = refused(tmp_path, monkeypatch, "up", single_model="shop-a", AWS_ENDPOINT_URL=aws.url)
-    assert said in found
-    assert len(found) < 3000
+    sentence = refused(tmp_path, monkeypatch, "up", single_model="shop-a", AWS_ENDPOINT_URL=aws.url)
+    assert expected in sentence
+    assert len(sentence) < 3000
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_s3_that_is_none(
 def test_outputs_that_take_nothing(module: str, words: tuple[str, ...]) -> None:
     """A full disk is told in one sentence; what goes to a closed output goes nowhere."""
     command = " ".join([sys.executable, "-m", module, *words])
-    for target, code, said in ((">/dev/full", 1, "No space left on device\n"), (">&-", 0, "")):
+    for target, code, expected in ((">/dev/full", 1, "No space left on device\n"), (">&-", 0, "")):
         done = subprocess.run(
             ["bash", "-c", f"exec {command} {target}"],
             cwd=ROOT,
@@ -396,7 +396,7 @@ def test_outputs_that_take_nothing(module: str, words: tuple[str, ...]) -> None:
             timeout=RUN_TIMEOUT_S,
         )
         assert done.returncode == code, done.stderr
-        assert done.stderr.removeprefix("error: ").removeprefix("stdout: ") == said
+        assert done.stderr.removeprefix("error: ").removeprefix("stdout: ") == expected
 
 
 def test_a_process_ends_with_1_and_a_sentence(tmp_path: Path) -> None:

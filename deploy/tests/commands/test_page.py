@@ -68,13 +68,13 @@ def run(commands: list[Command], folder: Path) -> list[str]:
         start_new_session=True,
     )
     try:
-        said, _ = shell.communicate(timeout=SESSION_TIMEOUT_S)
+        output, _ = shell.communicate(timeout=SESSION_TIMEOUT_S)
     finally:
         if shell.poll() is None:
             os.killpg(shell.pid, signal.SIGTERM)
             shell.wait(STOP_TIMEOUT_S)
-    parts = re.split(r"\n=====(\d+)\n", said.replace(f"{folder}/", FOLDER))
-    assert set(parts[1::2]) == {"0"}, said
+    parts = re.split(r"\n=====(\d+)\n", output.replace(f"{folder}/", FOLDER))
+    assert set(parts[1::2]) == {"0"}, output
     return parts[:-1:2]
 
 
@@ -87,19 +87,19 @@ def masked(line: str) -> str:
     return " ".join(re.sub(r"(?<![\w./-])\d[\d.]*( m?s\b| min\b)?", "#", line).split())
 
 
-def check_shown(command: Command, said: str) -> None:
+def check_shown(command: Command, output: str) -> None:
     """The page's lines stand there in their order; … at an end stands for the rest of a line."""
-    left = iter(said.splitlines())
+    left = iter(output.splitlines())
     for line in command.shown:
         if line == "…":
             continue
-        wanted = masked(line.removesuffix("…"))
+        expected = masked(line.removesuffix("…"))
         whole = not line.endswith("…")
         for found in left:
-            if masked(found) == wanted or (not whole and masked(found).startswith(wanted)):
+            if masked(found) == expected or (not whole and masked(found).startswith(expected)):
                 break
         else:
-            raise AssertionError(f"{line!r} is not said by {command.line}:\n{said}")
+            raise AssertionError(f"{line!r} is not said by {command.line}:\n{output}")
 
 
 def test_session_says_what_the_page_shows(tmp_path: Path) -> None:
@@ -110,5 +110,5 @@ def test_session_says_what_the_page_shows(tmp_path: Path) -> None:
         *("put", "rollback", "archives", "archives", "up", "rollback", "down"),
         *["policy"] * 4,
     ]
-    for command, said in zip(commands, run(commands, tmp_path), strict=True):
-        check_shown(command, said)
+    for command, output in zip(commands, run(commands, tmp_path), strict=True):
+        check_shown(command, output)

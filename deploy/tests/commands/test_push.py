@@ -40,10 +40,10 @@ def test_the_login_goes_with_the_push_and_nowhere_else(
     assert login["password"] not in done.stdout + done.stderr
     assert list(engine.names) == ["merlin:1"]
     assert not list((tmp_path / "docker").iterdir())
-    (made,) = plane.client("ecr").describe_repositories(repositoryNames=["shop/merlin"])[
+    (repository,) = plane.client("ecr").describe_repositories(repositoryNames=["shop/merlin"])[
         "repositories"
     ]
-    assert made["imageScanningConfiguration"] == {"scanOnPush": True}
+    assert repository["imageScanningConfiguration"] == {"scanOnPush": True}
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_ended_by_a_signal_it_leaves_nothing(
         process.send_signal(sent)
         _, said = process.communicate(timeout=RUN_TIMEOUT_S)
     assert process.returncode == 128 + sent
-    words = "interrupted; layers that are there stay: the same command finishes it\n"
-    assert said.endswith(words) == (sent == signal.SIGINT)
+    last_line = "interrupted; layers that are there stay: the same command finishes it\n"
+    assert said.endswith(last_line) == (sent == signal.SIGINT)
     assert "Traceback" not in said
     assert list(engine.names) == ["merlin:1"]
 

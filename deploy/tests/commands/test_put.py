@@ -44,10 +44,10 @@ def test_the_whole_way(
         return json.loads(capsys.readouterr().out)["answer"]
 
     for number in ("first", "second", "third"):
-        made = fake_model(tmp_path, f"{number}.tar.gz")
-        assert run_here(aws, "put", config, more=(made, "--as", "shop-a", "--no-check")) == ""
-        said = capsys.readouterr().out
-        assert f"python -m deploy invoke {config} --model shop-a --request FILE" in said
+        source = fake_model(tmp_path, f"{number}.tar.gz")
+        assert run_here(aws, "put", config, more=(source, "--as", "shop-a", "--no-check")) == ""
+        output = capsys.readouterr().out
+        assert f"python -m deploy invoke {config} --model shop-a --request FILE" in output
         if number == "first":
             assert run_here(aws, "up", config) == ""
         assert answer() == f"{number}.tar.gz"
@@ -56,8 +56,8 @@ def test_the_whole_way(
         (target, *_) = aliases_of(plane, "way")["shop-a"]
         assert f"shop-a means {target} again" in capsys.readouterr().out
         assert answer() == f"{number}.tar.gz"
-    said = run_here(aws, "rollback", config, more=("--archive", "shop-a"))
-    assert said.startswith(f"shop-a has meant no other archive before {target}")
+    output = run_here(aws, "rollback", config, more=("--archive", "shop-a"))
+    assert output.startswith(f"shop-a has meant no other archive before {target}")
     assert len(keys_of(plane, "way")) == 4
 
 
@@ -68,14 +68,14 @@ def test_a_single_model_endpoint_takes_its_archive_over_with_up(
     config, request = write_config(tmp_path, "one", single_model="shop-a"), tmp_path / "request"
     request.write_text('{"inputs": []}')
     for number in ("first", "second"):
-        made = fake_model(tmp_path, f"{number}.tar.gz")
-        assert run_here(aws, "put", config, more=(made, "--as", "shop-a", "--no-check")) == ""
+        source = fake_model(tmp_path, f"{number}.tar.gz")
+        assert run_here(aws, "put", config, more=(source, "--as", "shop-a", "--no-check")) == ""
         assert f"python -m deploy up {config}  #" in capsys.readouterr().out
         assert run_here(aws, "up", config) == ""
         capsys.readouterr()
         assert run_here(aws, "invoke", config, more=("--request", request)) == ""
         assert json.loads(capsys.readouterr().out)["answer"] == f"{number}.tar.gz"
-    assert run_here(aws, "put", config, more=(made, "--as", "shop-a", "--no-check")) == ""
+    assert run_here(aws, "put", config, more=(source, "--as", "shop-a", "--no-check")) == ""
     assert f"python -m deploy invoke {config} --request FILE" in capsys.readouterr().out
     assert run_here(aws, "rollback", config, more=("--archive", "shop-a")) == ""
     assert f"python -m deploy up {config}  #" in capsys.readouterr().out
@@ -103,15 +103,15 @@ def test_folders_are_checked_and_packed(
     assert dry[4].startswith('printf %s \'{"aliases": ')
     assert dry[4].endswith("--body aliases.json")
     assert run_here(aws, "put", config, more=(folder,)) == ""
-    said = capsys.readouterr().out
-    assert said.count(", uploaded\n") == 2
-    assert said.splitlines()[-2].endswith(" kB: 2 uploaded, 0 were there")
-    made = keys_of(plane, "folders")
-    assert [key.split("/")[1] for key in made[1:]] == ["dense", "session"]
+    output = capsys.readouterr().out
+    assert output.count(", uploaded\n") == 2
+    assert output.splitlines()[-2].endswith(" kB: 2 uploaded, 0 were there")
+    source = keys_of(plane, "folders")
+    assert [key.split("/")[1] for key in source[1:]] == ["dense", "session"]
     assert run_here(aws, "put", config, more=(folder / "dense", folder / "session")) == ""
     assert capsys.readouterr().out.count(", is there\n") == 2
     assert aws.changes == []
-    assert keys_of(plane, "folders") == made
+    assert keys_of(plane, "folders") == source
 
 
 def test_one_refusal_stops_all_before_the_first_upload(
@@ -125,8 +125,8 @@ def test_one_refusal_stops_all_before_the_first_upload(
     (odd / "notes.txt").touch()
     (odd / "1.tar.gz").write_bytes(b"nothing")
     good = MERLIN / "dense/repository"
-    said = run_here(aws, "put", config, more=(good, broken, odd))
-    first, second, last = said.splitlines()
+    output = run_here(aws, "put", config, more=(good, broken, odd))
+    first, second, last = output.splitlines()
     assert first.startswith(f"broken: {broken}: it is no archive, or a damaged one")
     assert second.startswith(f"1: {odd}/1.tar.gz: it is no archive")
     assert last == "nothing was put; --no-check puts them as they are"
@@ -136,8 +136,8 @@ def test_one_refusal_stops_all_before_the_first_upload(
 def test_a_bucket_that_is_not_there(aws: FaultyAws, tmp_path: Path) -> None:
     """Is told before any work, with the command that makes it."""
     config = write_config(tmp_path, "nowhere", archives="s3://there-is-none/shop/")
-    said = run_here(aws, "put", config, more=(large_archive(tmp_path, "a"),))
-    assert said == (
+    output = run_here(aws, "put", config, more=(large_archive(tmp_path, "a"),))
+    assert output == (
         "there is no bucket there-is-none; `aws s3 mb s3://there-is-none --region us-east-1` "
         "makes it, or correct endpoint.archives"
     )
@@ -161,14 +161,14 @@ def test_two_at_once_of_the_same_content(
     plane: ControlPlane, aws: FaultyAws, tmp_path: Path
 ) -> None:
     """The first that is done clears the other's upload away, which finds that all is there."""
-    config, made = write_config(tmp_path, "same"), large_archive(tmp_path, "large")
+    config, source = write_config(tmp_path, "same"), large_archive(tmp_path, "large")
 
     def put_it() -> None:
-        deploy(plane, "put", config, made, "--no-check")
+        deploy(plane, "put", config, source, "--no-check")
 
     # Two parts are there by then.
     at = Fault(after=3, before_act=put_it)
-    assert run_here(aws, "put", config, at, more=(made, "--no-check")) == ""
+    assert run_here(aws, "put", config, at, more=(source, "--no-check")) == ""
     assert len(keys_of(plane, "same")) == 2
     assert uploads_of(plane, "same") == []
 
@@ -177,15 +177,15 @@ def test_a_file_that_changes_meanwhile_is_not_kept(
     plane: ControlPlane, aws: FaultyAws, tmp_path: Path
 ) -> None:
     """No archive lies under a digest that is not its own."""
-    config, made = write_config(tmp_path, "changes"), large_archive(tmp_path, "large")
+    config, source = write_config(tmp_path, "changes"), large_archive(tmp_path, "large")
 
     def change() -> None:
-        with made.open("r+b") as file:
+        with source.open("r+b") as file:
             file.seek(-1, os.SEEK_END)
             file.write(b"!")
 
-    said = run_here(aws, "put", config, Fault(before_act=change), more=(made, "--no-check"))
-    assert said.startswith(f"{made} was changed while it was uploaded; nothing of it was kept")
+    output = run_here(aws, "put", config, Fault(before_act=change), more=(source, "--no-check"))
+    assert output.startswith(f"{source} was changed while it was uploaded; nothing of it was kept")
     assert state_of(plane, "changes") == ([], {}, [])
 
 
@@ -194,23 +194,23 @@ def test_keys_of_kms_encrypt_archives_and_table(
 ) -> None:
     """Those that are sent at once, those in parts, and the dry run's lines."""
     config = write_config(tmp_path, "kms", '[encryption]\narchives_key = "alias/shop"')
-    made = (fake_model(tmp_path, "small.tar.gz"), large_archive(tmp_path, "large"))
-    assert run_here(aws, "put", config, more=(*made, "--no-check", "--dry-run")) == ""
+    source = (fake_model(tmp_path, "small.tar.gz"), large_archive(tmp_path, "large"))
+    assert run_here(aws, "put", config, more=(*source, "--no-check", "--dry-run")) == ""
     assert capsys.readouterr().out.count("--sse aws:kms --sse-kms-key-id alias/shop") == 2
-    assert run_here(aws, "put", config, more=(*made, "--no-check")) == ""
+    assert run_here(aws, "put", config, more=(*source, "--no-check")) == ""
     s3 = plane.client("s3")
     for key in keys_of(plane, "kms"):
-        found = s3.head_object(Bucket=BUCKET, Key=f"kms/{key}")
-        assert (found["ServerSideEncryption"], found["SSEKMSKeyId"]) == ("aws:kms", "alias/shop")
+        head = s3.head_object(Bucket=BUCKET, Key=f"kms/{key}")
+        assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", "alias/shop")
 
 
 def test_a_table_that_breaks_off_is_one_sentence(aws: FaultyAws, tmp_path: Path) -> None:
     """And so is one that says something else."""
-    config, made = write_config(tmp_path, "breaks"), fake_model(tmp_path, "shop-a.tar.gz")
-    assert run_here(aws, "put", config, more=(made, "--no-check")) == ""
+    config, source = write_config(tmp_path, "breaks"), fake_model(tmp_path, "shop-a.tar.gz")
+    assert run_here(aws, "put", config, more=(source, "--no-check")) == ""
     half = Fault("GET /models/breaks/aliases.json", half=True)
-    said = run_here(aws, "put", config, half, more=(made, "--no-check"))
-    assert said.startswith("s3:GetObject: the answer broke off (")
+    output = run_here(aws, "put", config, half, more=(source, "--no-check"))
+    assert output.startswith("s3:GetObject: the answer broke off (")
     assert half.met == 1
 
 
@@ -218,8 +218,8 @@ def test_a_list_of_one_archive(
     aws: FaultyAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It counts as `status` does."""
-    config, made = write_config(tmp_path, "lone"), fake_model(tmp_path, "shop-a.tar.gz")
-    assert run_here(aws, "put", config, more=(made, "--no-check")) == ""
+    config, source = write_config(tmp_path, "lone"), fake_model(tmp_path, "shop-a.tar.gz")
+    assert run_here(aws, "put", config, more=(source, "--no-check")) == ""
     capsys.readouterr()
     assert run_here(aws, "archives", config) == ""
     assert capsys.readouterr().out.splitlines()[-1].startswith("1 archive, ")
@@ -231,8 +231,8 @@ def test_archives_are_listed_and_pruned(
     """What no name means or meant goes, and nothing else; what is young stays."""
     config, s3 = write_config(tmp_path, "pruned"), plane.client("s3")
     for number in ("first", "second", "third"):
-        made = fake_model(tmp_path, f"{number}.tar.gz")
-        assert run_here(aws, "put", config, more=(made, "--as", "shop-a", "--no-check")) == ""
+        source = fake_model(tmp_path, f"{number}.tar.gz")
+        assert run_here(aws, "put", config, more=(source, "--as", "shop-a", "--no-check")) == ""
     assert run_here(aws, "rollback", config, more=("--archive", "shop-a")) == ""
     current, former = aliases_of(plane, "pruned")["shop-a"]
     s3.put_object(Bucket=BUCKET, Key="pruned/archives/shop-a/mine.tar.gz", Body=b"mine")
@@ -240,17 +240,17 @@ def test_archives_are_listed_and_pruned(
     before = keys_of(plane, "pruned")
     capsys.readouterr()
     assert run_here(aws, "archives", config) == ""
-    said = capsys.readouterr().out.splitlines()
-    rows = [re.split(" {2,}", line.strip()) for line in said[1:-1]]
-    told = {row[-4]: row[-1] for row in rows}
-    (unnamed,) = set(told) - {current, former, "shop-a/mine.tar.gz"}
-    assert told == {
+    output = capsys.readouterr().out.splitlines()
+    rows = [re.split(" {2,}", line.strip()) for line in output[1:-1]]
+    standings = {row[-4]: row[-1] for row in rows}
+    (unnamed,) = set(standings) - {current, former, "shop-a/mine.tar.gz"}
+    assert standings == {
         current: "current",
         former: "former",
         unnamed: "no name means it",
         "shop-a/mine.tar.gz": "not from put",
     }
-    assert said[-1].startswith("4 archives, ")
+    assert output[-1].startswith("4 archives, ")
     assert run_here(aws, "archives", config, more=("--prune",)) == ""
     assert keys_of(plane, "pruned") == before
     dry = ("--prune", "--min-age", "0", "--dry-run")
@@ -271,17 +271,17 @@ def test_no_temporary_file_is_left(
     monkeypatch.setattr(tempfile, "tempdir", str(rooms))
     assert run_here(aws, "put", config, more=(MERLIN / "dense/repository", "--as", "a")) == ""
     fault = Fault(code="AccessDenied")
-    said = run_here(aws, "put", config, fault, more=(MERLIN / "session/repository", "--as", "b"))
-    assert "s3:PutObject is not allowed in us-east-1" in said
+    output = run_here(aws, "put", config, fault, more=(MERLIN / "session/repository", "--as", "b"))
+    assert "s3:PutObject is not allowed in us-east-1" in output
     assert list(rooms.iterdir()) == []
     rooms.rmdir()
-    said = run_here(aws, "put", config, more=(MERLIN / "dense/repository", "--as", "a"))
-    assert said.endswith("temporary files want a directory with room: set TMPDIR")
+    output = run_here(aws, "put", config, more=(MERLIN / "dense/repository", "--as", "a"))
+    assert output.endswith("temporary files want a directory with room: set TMPDIR")
 
 
 def test_an_archive_moves_no_cursor(plane: ControlPlane, tmp_path: Path) -> None:
     """What stands in it is quoted as text in its refusal."""
-    made = archive(tmp_path / "shop-a.tar.gz", {"m/config.pbtxt": b"\x1b[2J {{{"})
-    said = deploy(plane, "put", write_config(tmp_path, "cursor"), made, code=1)
-    assert "\x1b" not in said
-    assert "the character '\\x1b' (a control character)" in said
+    source = archive(tmp_path / "shop-a.tar.gz", {"m/config.pbtxt": b"\x1b[2J {{{"})
+    output = deploy(plane, "put", write_config(tmp_path, "cursor"), source, code=1)
+    assert "\x1b" not in output
+    assert "the character '\\x1b' (a control character)" in output

@@ -72,8 +72,8 @@ def test_what_is_refused_is_finished_by_the_next_call(
         name = f"put-refused-{number}"
         config = begin(plane, tmp_path, name)
         fault = Fault(after=number, times=None, code="AccessDenied", status=403)
-        said = put(aws, config, archives, fault)
-        assert "is not allowed in us-east-1: No, said the test" in said
+        output = put(aws, config, archives, fault)
+        assert "is not allowed in us-east-1: No, said the test" in output
         assert aliases_of(plane, name) == {"large": [OLD]}
         assert len(uploads_of(plane, name)) == (number in (1, 2, 3)), number
         assert put(aws, config, archives) == ""
@@ -132,10 +132,10 @@ def test_a_signal_leaves_no_upload_and_no_file(
     config = begin(plane, tmp_path, name)
     code = killed.run("put", config, sent, more=(archives, "--no-check"), after=1)
     assert code == 128 + sent
-    said = (tmp_path / "log").read_text()
-    assert "Traceback" not in said
-    words = "interrupted; what came to S3 stays: the same command finishes it\n"
-    assert said.endswith(words) == (sent == signal.SIGINT)
+    output = (tmp_path / "log").read_text()
+    assert "Traceback" not in output
+    last_line = "interrupted; what came to S3 stays: the same command finishes it\n"
+    assert output.endswith(last_line) == (sent == signal.SIGINT)
     assert (keys_of(plane, name), uploads_of(plane, name)) == (["aliases.json"], [])
     assert aliases_of(plane, name) == {"large": [OLD]}
     assert list(rooms.iterdir()) == []
@@ -158,8 +158,8 @@ def test_a_lost_answer_goes_back_one_step(
     assert fault.met == 2
     assert aliases_of(plane, "back-lost") == {"a": targets[1:]}
     s3.delete_object(Bucket="models", Key=f"back-lost/archives/{targets[2]}")
-    said = run_here(aws, "rollback", config, more=("--archive", "a"))
-    assert said.startswith("the archive a/2.tar.gz, which a meant before, is not there any more")
+    output = run_here(aws, "rollback", config, more=("--archive", "a"))
+    assert output.startswith("the archive a/2.tar.gz, which a meant before, is not there any more")
 
 
 def begin(plane: ControlPlane, folder: Path, name: str) -> Path:

@@ -53,8 +53,8 @@ def looked_at(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_without_an_endpoint(plane: ControlPlane, tmp_path: Path) -> None:
     """It says so, and what makes one."""
-    said = deploy(plane, "status", write_config(tmp_path, "nowhere"), code=1)
-    assert said.startswith("error: there is no endpoint nowhere in us-east-1; `up CONFIG.toml`")
+    output = deploy(plane, "status", write_config(tmp_path, "nowhere"), code=1)
+    assert output.startswith("error: there is no endpoint nowhere in us-east-1; `up CONFIG.toml`")
 
 
 def test_document_of_an_endpoint(plane: ControlPlane, looked_at: Path) -> None:
@@ -124,8 +124,8 @@ def test_watching_ends_by_ctrl_c(plane: ControlPlane, looked_at: Path) -> None:
         assert watching.stdout is not None
         assert json.loads(watching.stdout.readline())["endpoint"]["name"] == "looked-at"
         watching.send_signal(signal.SIGINT)
-        _, said = watching.communicate(timeout=RUN_TIMEOUT_S)
-    assert (watching.returncode, said) == (0, b"")
+        _, output = watching.communicate(timeout=RUN_TIMEOUT_S)
+    assert (watching.returncode, output) == (0, b"")
 
 
 class Raw:

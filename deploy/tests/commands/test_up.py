@@ -69,8 +69,8 @@ def test_down_leaves_nothing_that_up_made(
     put(plane, archive, "gone")
     config = write_config(tmp_path, "gone", SCALING)
     deploy(plane, "up", config)
-    said = deploy(plane, "down", config)
-    assert "what stays" in said
+    output = deploy(plane, "down", config)
+    assert "what stays" in output
     sagemaker = plane.client("sagemaker")
     assert "gone" not in plane.endpoint_names()
     assert not sagemaker.list_models(NameContains="gone-")["Models"]
@@ -86,9 +86,11 @@ def test_a_quota_is_told_and_finished_below_it(
     """AWS's own words, and what to do; the next `up` needs no more than the rest."""
     put(plane, archive, "large")
     large = '[instances]\ntype = "ml.p4d.24xlarge"\ncount = '
-    said = deploy(plane, "up", write_config(tmp_path, "large", f"{large}2"), code=1)
-    assert "error: sagemaker:CreateEndpoint: a quota of the account is reached in us-east-1" in said
-    assert "'ml.p4d.24xlarge for endpoint usage' is 1 Instances" in said
+    output = deploy(plane, "up", write_config(tmp_path, "large", f"{large}2"), code=1)
+    assert (
+        "error: sagemaker:CreateEndpoint: a quota of the account is reached in us-east-1" in output
+    )
+    assert "'ml.p4d.24xlarge for endpoint usage' is 1 Instances" in output
     assert "large" not in plane.endpoint_names()
     config = write_config(tmp_path, "large", f"{large}1")
     finished = deploy(plane, "up", config)
@@ -105,13 +107,13 @@ def put(plane: ControlPlane, archive: Path, name: str) -> None:
 
 def alarms(plane: ControlPlane, name: str) -> list[dict[str, object]]:
     """Of an endpoint."""
-    found = plane.client("cloudwatch").describe_alarms(AlarmNamePrefix=f"{name}/")
-    return list(found["MetricAlarms"])
+    answer = plane.client("cloudwatch").describe_alarms(AlarmNamePrefix=f"{name}/")
+    return list(answer["MetricAlarms"])
 
 
 def targets(plane: ControlPlane, name: str) -> list[dict[str, int]]:
     """Scalable targets of an endpoint."""
-    found = plane.client("application-autoscaling").describe_scalable_targets(
+    answer = plane.client("application-autoscaling").describe_scalable_targets(
         ServiceNamespace="sagemaker", ResourceIds=[f"endpoint/{name}/variant/AllTraffic"]
     )
-    return list(found["ScalableTargets"])
+    return list(answer["ScalableTargets"])

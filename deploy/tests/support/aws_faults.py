@@ -154,7 +154,7 @@ class _Front(BaseHTTPRequestHandler):
             headers = {name: value for name, value in self.headers.items() if name != "Expect"}
             connection.request(self.command, self.path, body, headers)
             answer = connection.getresponse()
-            kept = [one for one in answer.getheaders() if one[0].lower() not in _HOP]
+            kept = [header for header in answer.getheaders() if header[0].lower() not in _HOP]
             return answer.status, kept, answer.read()
         finally:
             connection.close()

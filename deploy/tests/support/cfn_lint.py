@@ -18,8 +18,8 @@ def lint_template(template: Mapping[str, Any], region: str = "us-east-1") -> lis
     """What it finds, warnings too."""
     from cfnlint.api import lint
 
-    found = lint(json.dumps(template), rules=read_rules(), regions=[region])
-    return [str(one) for one in found]
+    matches = lint(json.dumps(template), rules=read_rules(), regions=[region])
+    return [str(match) for match in matches]
 
 
 @cache

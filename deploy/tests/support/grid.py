@@ -85,8 +85,8 @@ def make_grid() -> dict[str, Config]:
             f'[deployment]\ntraffic = "{traffic}"\nroll_back_on_alarms = {rolls_back}',
         ]
         names = ("single", "network", "keys", "scaling")
-        words = [name for name, is_on in zip(names, switches, strict=True) if is_on]
-        grid[" ".join([traffic, *words])] = make_config(
+        switched_on = [name for name, is_on in zip(names, switches, strict=True) if is_on]
+        grid[" ".join([traffic, *switched_on])] = make_config(
             "\n".join(sections),
             _CONTAINERS[number % 3],
             **({"single_model": "shop-a"} if single else {}),

@@ -21,7 +21,7 @@ def check_config(config: Config) -> set[str]:
     """The operations of all its requests, each of which AWS would take. Raises AssertionError."""
     url = f"{config.endpoint.archives}archives/shop-a/0123.tar.gz"
     wanted = make_desired(config, Facts(str(config.endpoint.image), url))
-    seen = set()
+    operations = set()
     for service, operation, members in make_requests(wanted):
         shape = _input_shape(service, operation)
         errors = _VALIDATOR.validate(members, shape)
@@ -30,8 +30,8 @@ def check_config(config: Config) -> set[str]:
             read_members(shape, members)
         except ServiceError as error:
             raise AssertionError(f"{operation}: {error}") from error
-        seen.add(operation)
-    return seen
+        operations.add(operation)
+    return operations
 
 
 def make_requests(wanted: Desired) -> Iterator[Request]:

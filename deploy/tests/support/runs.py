@@ -41,8 +41,8 @@ IN_PROGRESS = "Cannot update in-progress endpoint."
 def lifecycle(folder: Path, name: str) -> tuple[tuple[str, Path], ...]:
     """Commands, each with its CONFIG.toml: all of an endpoint's life."""
     folders = folder / "first", folder / "second"
-    for one in folders:
-        one.mkdir(parents=True, exist_ok=True)
+    for item in folders:
+        item.mkdir(parents=True, exist_ok=True)
     first = write_config(folders[0], name, SCALING)
     second = write_config(folders[1], name, CHANGED, image=CHANGED_IMAGE)
     return ("up", first), ("up", second), ("rollback", second), ("down", second)
@@ -97,9 +97,9 @@ class Killed:
         **where: Any,
     ) -> int:
         """Its exit code; more: of its arguments; where: members of the Fault that is the call."""
-        words = [command, str(config), *map(str, more)]
+        arguments = [command, str(config), *map(str, more)]
         process = self._context.Process(
-            target=as_process, args=(self._log, dict(os.environ), words)
+            target=as_process, args=(self._log, dict(os.environ), arguments)
         )
 
         def send() -> None:
@@ -119,13 +119,13 @@ class Killed:
             process.join()
 
 
-def as_process(log: Path, environ: Mapping[str, str], words: Sequence[str]) -> None:
+def as_process(log: Path, environ: Mapping[str, str], arguments: Sequence[str]) -> None:
     """What a forked process does; words: of the command line."""
     os.environ.update(environ)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    sys.argv = ["deploy", *words]
+    sys.argv = ["deploy", *arguments]
     sys.exit(as_program("deploy"))
 
 
@@ -151,28 +151,30 @@ def _labelled(value: Any, labels: Mapping[str, str]) -> Any:
             value = value.replace(word, label)
         return value
     if isinstance(value, dict):
-        return {_labelled(key, labels): _labelled(one, labels) for key, one in value.items()}
+        return {_labelled(key, labels): _labelled(item, labels) for key, item in value.items()}
     if isinstance(value, list):
-        return sorted(_labelled(one, labels) for one in value)
+        return sorted(_labelled(item, labels) for item in value)
     return value
 
 
 def _found(plane: ControlPlane, name: str) -> dict[str, Any]:
     sagemaker, scaling = plane.client("sagemaker"), plane.client("application-autoscaling")
-    asked = {"ServiceNamespace": "sagemaker"}
+    namespace = {"ServiceNamespace": "sagemaker"}
     resource = f"endpoint/{name}/variant/AllTraffic"
     alarms = plane.client("cloudwatch").describe_alarms(AlarmNamePrefix=f"{name}/")
     models = sagemaker.list_models(NameContains=f"{name}-")["Models"]
     configs = sagemaker.list_endpoint_configs(NameContains=f"{name}-")["EndpointConfigs"]
-    targets = scaling.describe_scalable_targets(**asked, ResourceIds=[resource])
-    policies = scaling.describe_scaling_policies(**asked, ResourceId=resource)
+    targets = scaling.describe_scalable_targets(**namespace, ResourceIds=[resource])
+    policies = scaling.describe_scaling_policies(**namespace, ResourceId=resource)
     return {
         "endpoint": _endpoint(plane, name),
-        "models": [one["ModelName"] for one in models],
-        "configs": [one["EndpointConfigName"] for one in configs],
-        "alarms": [one["AlarmName"] for one in alarms["MetricAlarms"]],
-        "targets": [(one["MinCapacity"], one["MaxCapacity"]) for one in targets["ScalableTargets"]],
-        "policies": [one["PolicyName"] for one in policies["ScalingPolicies"]],
+        "models": [item["ModelName"] for item in models],
+        "configs": [item["EndpointConfigName"] for item in configs],
+        "alarms": [item["AlarmName"] for item in alarms["MetricAlarms"]],
+        "targets": [
+            (item["MinCapacity"], item["MaxCapacity"]) for item in targets["ScalableTargets"]
+        ],
+        "policies": [item["PolicyName"] for item in policies["ScalingPolicies"]],
     }
 
 
@@ -213,7 +215,7 @@ def live(
 def until_done(run: Callable[[], str], most: int) -> list[str]:
     """Call again until nothing stops it; why each call stopped."""
     stopped: list[str] = []
-    while (words := run()) != "":
-        stopped.append(words)
+    while (arguments := run()) != "":
+        stopped.append(arguments)
         assert len(stopped) < most, stopped
     return stopped

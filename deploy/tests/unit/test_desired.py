@@ -94,10 +94,10 @@ def test_names_of_others_are_not_ours() -> None:
 
 def test_a_single_model_is_one_archive() -> None:
     """Without what multi-model endpoints have."""
-    (many, one) = (it.model["PrimaryContainer"] for it in (wanted(), wanted(single_model="a")))
+    (many, item) = (it.model["PrimaryContainer"] for it in (wanted(), wanted(single_model="a")))
     assert many["Mode"] == "MultiModel"
     assert many["MultiModelConfig"] == {"ModelCacheSetting": "Enabled"}
-    assert not {"Mode", "MultiModelConfig"} & one.keys()
+    assert not {"Mode", "MultiModelConfig"} & item.keys()
     cold = wanted("[container]\nmodel_cache = false").model["PrimaryContainer"]
     assert cold["MultiModelConfig"] == {"ModelCacheSetting": "Disabled"}
 
@@ -108,17 +108,17 @@ def test_alarms_are_those_that_have_a_threshold() -> None:
         "[alarms]\nminutes = 7\nerrors_4xx_above = 100\nlatency_p99_above_ms = 250\n"
         "topics = ['arn:aws:sns:us-east-1:123456789012:oncall']"
     )
-    alarms = {one["AlarmName"].removeprefix("shop/"): one for one in make_alarms(config)}
-    told = {
+    alarms = {item["AlarmName"].removeprefix("shop/"): item for item in make_alarms(config)}
+    thresholds = {
         name: (
-            one["MetricName"],
-            one.get("Statistic") or one["ExtendedStatistic"],
-            one["Threshold"],
-            one["ComparisonOperator"].removesuffix("ThanThreshold"),
+            item["MetricName"],
+            item.get("Statistic") or item["ExtendedStatistic"],
+            item["Threshold"],
+            item["ComparisonOperator"].removesuffix("ThanThreshold"),
         )
-        for name, one in alarms.items()
+        for name, item in alarms.items()
     }
-    assert told == {
+    assert thresholds == {
         "model-cache-hit": ("ModelCacheHit", "Average", 0.8, "Less"),
         "model-loading-wait": ("ModelLoadingWaitTime", "Average", 10_000_000.0, "Greater"),
         "model-unloading": ("ModelUnloadingTime", "Average", 5_000_000.0, "Greater"),
@@ -126,19 +126,19 @@ def test_alarms_are_those_that_have_a_threshold() -> None:
         "errors-4xx": ("Invocation4XXErrors", "Sum", 100.0, "Greater"),
         "latency-p99": ("ModelLatency", "p99", 250_000.0, "Greater"),
     }
-    for name, one in alarms.items():
+    for name, item in alarms.items():
         assert is_alarm_of("shop", f"shop/{name}")
         assert not is_alarm_of("sho", f"shop/{name}")
-        assert one["EvaluationPeriods"] == one["DatapointsToAlarm"] == 7
-        assert one["AlarmActions"] == one["OKActions"] == list(config.alarms.topics)
-        assert one["TreatMissingData"] == "notBreaching"
+        assert item["EvaluationPeriods"] == item["DatapointsToAlarm"] == 7
+        assert item["AlarmActions"] == item["OKActions"] == list(config.alarms.topics)
+        assert item["TreatMissingData"] == "notBreaching"
     assert not is_alarm_of("shop", "shop/mine")
     assert make_rollback_alarm_names(config) == ("shop/errors-5xx", "shop/latency-p99")
 
 
 def test_a_single_model_has_no_alarms_about_loading() -> None:
     """Nothing is loaded on demand."""
-    names = [one["AlarmName"] for one in make_alarms(make_config(single_model="a"))]
+    names = [item["AlarmName"] for item in make_alarms(make_config(single_model="a"))]
     assert names == ["shop/errors-5xx"]
 
 
@@ -166,11 +166,11 @@ def test_a_single_model_has_no_alarms_about_loading() -> None:
 )
 def test_traffic_shifts_as_is_said(more: str, policy: dict[str, Any]) -> None:
     """Blue/green, in as many steps as is said."""
-    made = make_deployment_config(make_config(f"[deployment]\n{more}"))
-    update = made["BlueGreenUpdatePolicy"]
+    deployment = make_deployment_config(make_config(f"[deployment]\n{more}"))
+    update = deployment["BlueGreenUpdatePolicy"]
     assert update["TrafficRoutingConfiguration"] == policy
     assert update["TerminationWaitInSeconds"] == 300
-    assert made["AutoRollbackConfiguration"] == {"Alarms": [{"AlarmName": "shop/errors-5xx"}]}
+    assert deployment["AutoRollbackConfiguration"] == {"Alarms": [{"AlarmName": "shop/errors-5xx"}]}
 
 
 @pytest.mark.parametrize(
@@ -184,17 +184,17 @@ def test_traffic_shifts_as_is_said(more: str, policy: dict[str, Any]) -> None:
 )
 def test_an_update_has_time_for_its_steps(more: str, limit: int) -> None:
     """And an hour for its instances, within SageMaker's bounds."""
-    made = make_deployment_config(make_config(f"[deployment]\n{more}"))
-    assert made["BlueGreenUpdatePolicy"]["MaximumExecutionTimeoutInSeconds"] == limit
+    deployment = make_deployment_config(make_config(f"[deployment]\n{more}"))
+    assert deployment["BlueGreenUpdatePolicy"]["MaximumExecutionTimeoutInSeconds"] == limit
 
 
 def test_rolling_has_no_second_fleet() -> None:
     """Nor a wait of the old one; without alarms nothing brings it back."""
-    made = make_deployment_config(
+    deployment = make_deployment_config(
         make_config("[deployment]\ntraffic = 'rolling'\nroll_back_on_alarms = false\nwait = 9")
     )
-    assert made.keys() == {"RollingUpdatePolicy"}
-    rolling = made["RollingUpdatePolicy"]
+    assert deployment.keys() == {"RollingUpdatePolicy"}
+    rolling = deployment["RollingUpdatePolicy"]
     assert rolling["WaitIntervalInSeconds"] == 9
     assert rolling["MaximumBatchSize"]["Value"] == 10
     quiet = make_config("[alarms]\nerrors_5xx_above = 0")
@@ -238,13 +238,13 @@ def test_what_is_there_against_what_is_wanted(present: Any, asked: Any, has: boo
 
 def test_tags_are_the_callers_and_ours() -> None:
     """Whose a thing is stands in each."""
-    tags = {one["Key"]: one["Value"] for one in wanted("[tags]\nteam = 'a'\nn = 1").tags}
+    tags = {item["Key"]: item["Value"] for item in wanted("[tags]\nteam = 'a'\nn = 1").tags}
     assert tags == {"team": "a", "n": "1", "deploy:endpoint": "shop"}
 
 
 def test_requests_pass_botocore_and_the_models_patterns() -> None:
     """Over every shape of a configuration: botocore's own validator, then what it leaves to AWS."""
-    seen = set[str]()
+    operations = set[str]()
     for config in make_grid().values():
-        seen |= check_config(config)
-    assert len(seen) == 7
+        operations |= check_config(config)
+    assert len(operations) == 7

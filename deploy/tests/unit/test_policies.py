@@ -118,7 +118,7 @@ def test_the_role_has_rights_of_what_is_configured_only() -> None:
     plain = actions(make_role_policy(make_config(), WHERE))
     assert not {action.partition(":")[0] for action in plain} & {"ec2", "kms"}
     for config in make_grid().values():
-        services = {one.partition(":")[0] for one in actions(make_role_policy(config, WHERE))}
+        services = {item.partition(":")[0] for item in actions(make_role_policy(config, WHERE))}
         assert ("ec2" in services) is bool(config.network.subnets)
         assert ("kms" in services) is (config.encryption.archives_key is not None)
 
@@ -241,7 +241,7 @@ def all_policies(config: Config) -> Iterator[dict[str, Any]]:
 
 def actions(policy: dict[str, Any]) -> set[str]:
     """All that a policy names."""
-    return {one for statement in policy["Statement"] for one in as_list(statement["Action"])}
+    return {item for statement in policy["Statement"] for item in as_list(statement["Action"])}
 
 
 ROOT = Path(__file__).parents[3]
@@ -282,7 +282,7 @@ def test_the_deployer_may_do_what_the_code_asks_and_no_more() -> None:
     allowed: set[str] = set()
     for config in make_grid().values():
         policy = make_deployer_policy(config, Location("aws", "us-east-1", "123456789012"))
-        allowed |= {action for one in policy["Statement"] for action in one["Action"]}
+        allowed |= {action for item in policy["Statement"] for action in item["Action"]}
     asked = set(rights())
     assert asked - allowed == set()
     assert allowed - asked - BEHIND == set()
@@ -296,9 +296,9 @@ def rights() -> Iterator[str]:
         names = dict(constants(tree))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and is_call_of_aws(node):
-                service, operation = (text(one, names) for one in node.args[:2])
-                for one in BUILT.get(operation, (operation,)):
-                    right = f"{service.removesuffix('-runtime')}:{one}"
+                service, operation = (text(item, names) for item in node.args[:2])
+                for item in BUILT.get(operation, (operation,)):
+                    right = f"{service.removesuffix('-runtime')}:{item}"
                     yield from RIGHTS.get(right, {right})
 
 

@@ -1,16 +1,24 @@
-"""A push: ECR's repository and login, what the engine writes, why it stops."""
+"""`push`: which images are refused, what they are called in ECR, and why a push stops."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from botocore.stub import Stubber
 
 from merlin_deploy.account import Account
-from merlin_deploy.engine import Destination
+from merlin_deploy.engine import (
+    LABEL,
+    Destination,
+    LocalImage,
+    check_image,
+    choose_name,
+    list_doubts,
+)
 from merlin_deploy.errors import DeployError, MissingRight, QuotaReached, Refused, Unreachable
 from merlin_deploy.push import (
     PushProgress,
@@ -19,6 +27,85 @@ from merlin_deploy.push import (
     explain_stop,
     get_login,
 )
+
+GOOD = LocalImage("sha256:1", ("merlin:1",), {LABEL: "true"}, "linux/amd64", 1)
+
+
+def test_one_for_many_models_on_sagemakers_machines_passes() -> None:
+    check_image("merlin:1", GOOD)
+    assert list(list_doubts("merlin:1", GOOD)) == []
+
+
+@pytest.mark.parametrize(
+    ("image", "sentence"),
+    [
+        (replace(GOOD, platform="linux/arm64"), "merlin:1 is for linux/arm64, .* --platform"),
+        (replace(GOOD, labels={}), f"merlin:1 has no label {LABEL}"),
+        (replace(GOOD, labels={LABEL: "yes"}), f'merlin:1 has "yes" as its label {LABEL}'),
+    ],
+)
+def test_what_no_multi_model_endpoint_could_run(image: LocalImage, sentence: str) -> None:
+    with pytest.raises(Refused, match=sentence):
+        check_image("merlin:1", image)
+
+
+def test_ocis_manifests_are_doubted() -> None:
+    """CreateModel refused them; how to build another is said."""
+    index = replace(GOOD, media_type="application/vnd.oci.image.index.v1+json")
+    (doubt,) = list_doubts("merlin:1", index)
+    assert "--provenance=false --output type=docker" in doubt
+
+
+ID = f"sha256:{'ab12' * 16}"
+SHOP_URI = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/merlin"
+
+
+@pytest.mark.parametrize(
+    ("image", "repository", "tag"),
+    [
+        ("merlin", "merlin", "latest"),
+        ("merlin:2", "merlin", "2"),
+        ("shop/merlin:2", "shop/merlin", "2"),
+        ("127.0.0.1:5000/shop/merlin:2", "shop/merlin", "2"),
+        ("localhost/merlin", "merlin", "latest"),
+        (f"{SHOP_URI}:2", "shop/merlin", "2"),
+    ],
+)
+def test_the_images_own_name_is_taken_without_its_host(
+    image: str, repository: str, tag: str
+) -> None:
+    assert choose_name(image, ID, None, None) == (repository, tag)
+
+
+def test_what_is_given_counts_more() -> None:
+    assert choose_name("merlin:2", ID, "shop", "3") == ("shop", "3")
+
+
+@pytest.mark.parametrize(
+    ("image", "repository", "tag", "sentence"),
+    [
+        ("ab12ab12", None, "1", "--repository NAME and --tag TAG"),
+        (ID, "shop", None, "--repository NAME and --tag TAG"),
+        (f"merlin@sha256:{'0' * 64}", None, None, "--repository NAME and --tag TAG"),
+        ("merlin", "Shop", None, "found the repository Shop"),
+        ("merlin", "a//b", None, "found the repository a//b"),
+        ("merlin", None, ".1", "found the tag .1"),
+    ],
+)
+def test_no_name_is_guessed(
+    image: str, repository: str | None, tag: str | None, sentence: str
+) -> None:
+    """Of an id or a digest there is none, and ECR takes not every one."""
+    with pytest.raises(Refused, match=sentence):
+        choose_name(image, ID, repository, tag)
+
+
+def test_a_registry_stands_for_ecrs_host_alone() -> None:
+    """The repository and its tag are the same; CONFIG.toml names ECR's."""
+    assert Destination(SHOP_URI, "1").reference == f"{SHOP_URI}:1"
+    rehearsed = Destination(SHOP_URI, "1", "127.0.0.1:5000")
+    assert rehearsed.reference == "127.0.0.1:5000/shop/merlin:1"
+
 
 URI = "123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin"
 ASKED = {"repositoryNames": ["merlin"]}
@@ -50,8 +137,10 @@ def test_one_that_another_makes_in_between_is_taken(account: Account, ecr: Stubb
 
 
 def test_who_may_not_make_one_is_told_the_right(account: Account, ecr: Stubber) -> None:
-    words = "User: a is not authorized to perform: ecr:CreateRepository"
-    ecr.add_client_error("create_repository", "AccessDeniedException", words, expected_params=MADE)
+    message = "User: a is not authorized to perform: ecr:CreateRepository"
+    ecr.add_client_error(
+        "create_repository", "AccessDeniedException", message, expected_params=MADE
+    )
     with pytest.raises(MissingRight, match=r"^ecr:CreateRepository is not allowed in us-east-1"):
         ensure_repository(account, "merlin", print)
 
@@ -136,7 +225,7 @@ HERE = Destination(ECR.repository_uri, "1", "127.0.0.1:5000")
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "said"),
+    ("message", "kind", "sentence"),
     [
         # As ECR and engines say them in their users' reports.
         (
@@ -176,14 +265,14 @@ HERE = Destination(ECR.repository_uri, "1", "127.0.0.1:5000")
         ),
     ],
 )
-def test_each_fault_has_its_remedy(words: str, kind: type[DeployError], said: str) -> None:
-    error = explain_stop(ECR, words)
+def test_each_fault_has_its_remedy(message: str, kind: type[DeployError], sentence: str) -> None:
+    error = explain_stop(ECR, message)
     assert type(error) is kind
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=sentence):
         raise error
 
 
 def test_a_registry_of_this_machine_knows_docker_login_alone() -> None:
-    words = str(explain_stop(HERE, "unauthorized: authentication required"))
-    assert "docker login 127.0.0.1:5000" in words
-    assert "policy" not in words
+    message = str(explain_stop(HERE, "unauthorized: authentication required"))
+    assert "docker login 127.0.0.1:5000" in message
+    assert "policy" not in message

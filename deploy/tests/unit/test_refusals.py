@@ -29,13 +29,13 @@ from merlin_deploy.refusals import is_missing, one_line, refusal_of
 URL = "https://api.sagemaker.us-east-1.amazonaws.com/"
 
 
-def answer(code: str, words: str) -> ClientError:
+def answer(code: str, message: str) -> ClientError:
     """AWS's."""
-    return ClientError({"Error": {"Code": code, "Message": words}}, "CreateModel")
+    return ClientError({"Error": {"Code": code, "Message": message}}, "CreateModel")
 
 
 @pytest.mark.parametrize(
-    ("code", "words", "kind", "cure"),
+    ("code", "message", "kind", "cure"),
     [
         ("AccessDeniedException", "no.", MissingRight, "policy CONFIG.toml"),
         ("UnauthorizedOperation", "no", MissingRight, "policy CONFIG.toml"),
@@ -63,17 +63,17 @@ def answer(code: str, words: str) -> ClientError:
     ],
 )
 def test_whose_fault_an_answer_is(
-    code: str, words: str, kind: type[DeployError], cure: str
+    code: str, message: str, kind: type[DeployError], cure: str
 ) -> None:
     """By its code, and by its words where a code says nothing."""
-    found = refusal_of(answer(code, words), "sagemaker:CreateModel", "us-east-1")
-    assert type(found) is kind
-    assert cure in str(found)
-    assert "sagemaker:CreateModel" in str(found)
+    refusal = refusal_of(answer(code, message), "sagemaker:CreateModel", "us-east-1")
+    assert type(refusal) is kind
+    assert cure in str(refusal)
+    assert "sagemaker:CreateModel" in str(refusal)
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "said"),
+    ("error", "kind", "sentence"),
     [
         (EndpointConnectionError(endpoint_url=URL), NoAnswer, "no answer from the region us-"),
         (ReadTimeoutError(endpoint_url=URL), NoAnswer, "no answer from the region us-east-1"),
@@ -85,15 +85,15 @@ def test_whose_fault_an_answer_is(
         (ValueError("no JSON"), Unreachable, "no JSON; look at AWS_ENDPOINT_URL"),
     ],
 )
-def test_what_stands_between(error: Exception, kind: type[DeployError], said: str) -> None:
+def test_what_stands_between(error: Exception, kind: type[DeployError], sentence: str) -> None:
     """What may pass by itself is told from what does not."""
-    found = refusal_of(error, "s3:GetObject", "us-east-1")
-    assert type(found) is kind
-    assert said in str(found)
+    refusal = refusal_of(error, "s3:GetObject", "us-east-1")
+    assert type(refusal) is kind
+    assert sentence in str(refusal)
 
 
 @pytest.mark.parametrize(
-    ("code", "words", "missing"),
+    ("code", "message", "missing"),
     [
         ("404", "", True),
         ("NoSuchBucket", "", True),
@@ -105,13 +105,13 @@ def test_what_stands_between(error: Exception, kind: type[DeployError], said: st
         ("403", "", False),
     ],
 )
-def test_what_is_not_there(code: str, words: str, missing: bool) -> None:
+def test_what_is_not_there(code: str, message: str, missing: bool) -> None:
     """SageMaker has no code of its own for that."""
-    assert is_missing(answer(code, words)) is missing
+    assert is_missing(answer(code, message)) is missing
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("message", "shown"),
     [
         ("two\n  lines.", "two lines"),
         ("key AKIAIOSFODNN7EXAMPLE is", "key … is"),
@@ -127,6 +127,6 @@ def test_what_is_not_there(code: str, words: str, missing: bool) -> None:
         ),
     ],
 )
-def test_words_without_what_nobody_is_to_see(words: str, shown: str) -> None:
+def test_words_without_what_nobody_is_to_see(message: str, shown: str) -> None:
     """Everything else stays."""
-    assert one_line(words) == shown
+    assert one_line(message) == shown

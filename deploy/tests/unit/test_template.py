@@ -31,9 +31,9 @@ def test_what_is_left_out_is_what_cloudformation_lacks() -> None:
     schema = read_schema("AWS::SageMaker::Model")["definitions"]["ContainerDefinition"]
     assert "ContainerMetricsConfig" not in schema["properties"]
     rendered = render(make_config("[metrics]\nevery = 10"), with_role=False)
-    (one,) = rendered.left_out
-    assert "/metrics every 10 s is asked for" in str(one)
-    assert rendered.template["Metadata"]["LeftOut"] == [str(one)]
+    (sentence,) = rendered.left_out
+    assert "/metrics every 10 s is asked for" in str(sentence)
+    assert rendered.template["Metadata"]["LeftOut"] == [str(sentence)]
     quiet = render(make_config("[metrics]\ndetailed = false"), with_role=False)
     assert quiet.left_out == ()
 

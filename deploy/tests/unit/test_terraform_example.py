@@ -49,7 +49,7 @@ class Module:
 
     def find(self, kind: str, name: str = "this", of: str = "resource") -> Block:
         """A resource, or a datum."""
-        (found,) = (
+        (match,) = (
             self.fill_in(block[name])
             for file in self.files
             for one in file.get(of, ())
@@ -57,7 +57,7 @@ class Module:
             for block in [{key.strip('"'): value for key, value in blocks.items()}]
             if its_kind.strip('"') == kind and name in block
         )
-        return dict(found)
+        return dict(match)
 
     def fill_in(self, value: Any) -> Any:
         """Defaults and locals where they are asked for; everything else as it stands."""
@@ -70,7 +70,7 @@ class Module:
                 return self.value_of(whole[1], whole[2])
             return re.sub(
                 r"\$\{(var|local)\.(\w+)\}",
-                lambda found: str(self.value_of(found[1], found[2])),
+                lambda match: str(self.value_of(match[1], match[2])),
                 value,
             )
         return value
@@ -210,7 +210,7 @@ def test_the_role_has_the_same_rights(module: Module) -> None:
 
 def in_place(arn: str) -> str:
     """As our policies have it: the data that Terraform asks for, and what has no default."""
-    for found, name in (
+    for match, name in (
         ("${data.aws_partition.this.partition}", "<partition>"),
         ("${data.aws_region.this.region}", "<region>"),
         ("${data.aws_caller_identity.this.account_id}", "<account>"),
@@ -220,7 +220,7 @@ def in_place(arn: str) -> str:
             "arn:<partition>:ecr:us-east-1:123456789012:repository/team/merlin-sagemaker",
         ),
     ):
-        arn = arn.replace(found, name)
+        arn = arn.replace(match, name)
     return arn
 
 

@@ -17,12 +17,12 @@ def test_types_that_aws_starts_with_an_old_driver(family: str) -> None:
     """One whose driver runs every base is named, and the choice is told."""
     instance_type = f"ml.{family}.24xlarge"
     assert choose_ami(instance_type, None) == NEWEST
-    said = describe_ami(instance_type, None)
-    assert said.startswith(
+    sentence = describe_ami(instance_type, None)
+    assert sentence.startswith(
         f"instances.ami is unset, so {NEWEST} is taken (driver 580): AWS starts "
     )
-    assert f"{instance_type} with driver 470" in said
-    assert 'ami = "aws" leaves it to AWS' in said
+    assert f"{instance_type} with driver 470" in sentence
+    assert 'ami = "aws" leaves it to AWS' in sentence
 
 
 @pytest.mark.parametrize("family", ["m5", "c6g", "g5g", "g6", "g6e", "p4", "p5", "p3", "inf2"])

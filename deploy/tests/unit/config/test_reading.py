@@ -162,9 +162,9 @@ def test_all_mistakes_are_told_in_the_order_of_their_lines() -> None:
     """What was found, what was expected, and where; each is one line of what is printed."""
     mistakes = mistakes_of(WRONG)
     assert [line for line, _ in mistakes] == [line for line, _ in SENTENCES]
-    for (line, said), (_, expected) in zip(mistakes, SENTENCES, strict=True):
-        assert expected in said, line
-        assert "\n" not in said
+    for (line, message), (_, expected) in zip(mistakes, SENTENCES, strict=True):
+        assert expected in message, line
+        assert "\n" not in message
 
 
 def test_what_cannot_be_together_is_told_with_the_rest() -> None:
@@ -198,8 +198,8 @@ currency = " "
 """,
             single_model="shop-a",
         )
-    told = [f"{line} {sentence}" for line, sentence in refused.value.mistakes]
-    for expected, said in zip(
+    sentences = [f"{line} {sentence}" for line, sentence in refused.value.mistakes]
+    for expected, message in zip(
         [
             "13 subnets and security_groups are given together",
             "15 model_cache is about multi-model endpoints",
@@ -214,10 +214,10 @@ currency = " "
             '32 the tag "": found a name of 0 characters, expected 1 to 128',
             '34 costs.currency: found " ", expected a string in one line',
         ],
-        told,
+        sentences,
         strict=True,
     ):
-        assert said.startswith(expected)
+        assert message.startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_the_settings_are_the_containers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "instances", "said"),
+    ("more", "instances", "message"),
     [
         ("max = 1\n", "", "instances.count is 2, expected .*1 to 1"),
         ("max = 2\n", "", None),
@@ -264,13 +264,13 @@ def test_the_settings_are_the_containers() -> None:
         ("max = 3\nmin = 4\n", "", "autoscaling.min is 4"),
     ],
 )
-def test_counts_fit_their_bounds(more: str, instances: str, said: str | None) -> None:
+def test_counts_fit_their_bounds(more: str, instances: str, message: str | None) -> None:
     """A count at a bound is within it."""
     section = f"[autoscaling]\ninvocations_per_instance = 1\n{more}"
-    if said is None:
+    if message is None:
         make_config(section, instances)
         return
-    with pytest.raises(ConfigurationRefused, match=said):
+    with pytest.raises(ConfigurationRefused, match=message):
         make_config(section, instances)
 
 
@@ -282,14 +282,14 @@ def test_burstable_instances_do_not_scale() -> None:
     )
     scaled = f"{plain}[autoscaling]\nmax = 2\ninvocations_per_instance = 1\n"
     assert parse_config(plain, "C.toml").instances.type == "ml.t2.medium"
-    ((line, said),) = mistakes_of(scaled)
-    assert (line, said[:37]) == (7, "instances.type is ml.t2.medium: AWS s")
+    ((line, message),) = mistakes_of(scaled)
+    assert (line, message[:37]) == (7, "instances.type is ml.t2.medium: AWS s")
     trainium = scaled.replace("ml.t2.medium", "ml.trn1.2xlarge")
     assert parse_config(trainium, "C.toml").instances.type == "ml.trn1.2xlarge"
 
 
 @pytest.mark.parametrize(
-    ("written", "line", "said"),
+    ("written", "line", "message"),
     [
         ("a = " + "[" * 5000, None, "too deep to be read"),
         ("\na" + ".a" * 40_000 + " = 1", 2, "more than 500 dots in a line"),
@@ -300,30 +300,30 @@ def test_burstable_instances_do_not_scale() -> None:
         ("\n[endpoint", 2, "it is no TOML"),
     ],
 )
-def test_what_is_no_toml(written: str, line: int | None, said: str) -> None:
+def test_what_is_no_toml(written: str, line: int | None, message: str) -> None:
     """One mistake, at its line where TOML's reader tells it."""
-    ((found, sentence),) = mistakes_of(written)
-    assert found == line
-    assert said in sentence
+    ((found_line, sentence),) = mistakes_of(written)
+    assert found_line == line
+    assert message in sentence
 
 
 def test_numbers_that_python_does_not_write() -> None:
     """Hexadecimal ones may be of any length."""
     written = f"[instances]\ncount = 0x{'f' * 5000}\n[tags]\na = 0x{'f' * 5000}"
-    lines = [line for line, said in mistakes_of(written) if "thousands of digits" in said]
+    lines = [line for line, message in mistakes_of(written) if "thousands of digits" in message]
     assert lines == [2, 4]
 
 
 def test_what_would_draw_on_a_terminal_is_written_out() -> None:
     """Names and values may have anything in them."""
     for sign in ("\\u001b", "\\u202e", "\\u009b"):
-        told = mistakes_of(f'"{sign}[31m" = 1\n[instances]\ntype = "{sign}"')
-        assert all(said.isprintable() for _, said in told)
-        assert any(line == 3 and f'found "{sign}"' in said for line, said in told)
+        sentences = mistakes_of(f'"{sign}[31m" = 1\n[instances]\ntype = "{sign}"')
+        assert all(message.isprintable() for _, message in sentences)
+        assert any(line == 3 and f'found "{sign}"' in message for line, message in sentences)
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"", "there is no [endpoint], which has name and image and archives and role"),
         ("[endpoint]".encode("utf-16"), "UTF-16, expected text in UTF-8"),
@@ -332,13 +332,13 @@ def test_what_would_draw_on_a_terminal_is_written_out() -> None:
         (b"\0", "it is no TOML"),
     ],
 )
-def test_files_that_are_none(tmp_path: Path, data: bytes, said: str) -> None:
+def test_files_that_are_none(tmp_path: Path, data: bytes, message: str) -> None:
     """Empty, in other letters, too large."""
     path = tmp_path / "C.toml"
     path.write_bytes(data)
     with pytest.raises(DeployError) as refused:
         read_config(path)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).startswith(str(path))
 
 
@@ -347,14 +347,14 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     large = tmp_path / "large"
     with large.open("wb") as file:
         os.truncate(file.fileno(), 100_000_000)
-    for path, said in (
+    for path, message in (
         (tmp_path, "Is a directory; expected a CONFIG.toml"),
         (tmp_path / "none", "No such file or directory"),
         (tmp_path / ("n" * 300), "File name too long"),
         (large, "more than 100 kB"),
         (Path("/dev/zero"), "more than 100 kB"),
     ):
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(Refused, match=message):
             read_config(path)
 
 
@@ -384,8 +384,8 @@ def test_mark_in_front_is_none_of_it(tmp_path: Path) -> None:
 def test_whatever_toml_says_it_is_a_sentence(given_sections: dict[str, str]) -> None:
     """Nothing but DeployError comes out."""
     written = "\n".join(f"{name} = {value}" for name, value in given_sections.items())
-    for line, said in mistakes_of(written):
-        assert said
+    for line, message in mistakes_of(written):
+        assert message
         assert line is None or 1 <= line <= len(given_sections)
 
 

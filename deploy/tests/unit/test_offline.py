@@ -74,7 +74,7 @@ def test_policy_prints_documents_of_the_configurations_region(config: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "sentence"),
     [
         (("tenant",), "tenant: found no name"),
         (("tenant", "a/b"), "tenant: found a/b, expected 1 to 255 printable ASCII characters"),
@@ -82,11 +82,11 @@ def test_policy_prints_documents_of_the_configurations_region(config: Path) -> N
         (("role", "--aliases"), "found --aliases, which is about a tenant's policy"),
     ],
 )
-def test_policy_refuses(config: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_policy_refuses(config: Path, arguments: tuple[str, ...], sentence: str) -> None:
     """A tenant's name is no pattern, and has no place elsewhere."""
     done = deploy("policy", config, *arguments)
     assert (done.returncode, done.stdout) == (1, "")
-    assert words in done.stderr
+    assert sentence in done.stderr
 
 
 def deploy(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
