@@ -42,7 +42,7 @@ def watch_answers(client: Any) -> None:
         answer = response[1] if response else {}
         return _PAUSE_S if attempts < most and _WRONG in answer else None
 
-    client.meta.events.register("before-parse", _mark)
+    client.meta.events.register("before-parse", _mark_wrong)
     client.meta.events.register("needs-retry", ask_again)
 
 
@@ -62,7 +62,7 @@ def require_members(answer: Mapping[str, Any], call: str, *names: str) -> None:
         raise no_aws(call, f"without {', '.join(lacking)}")
 
 
-def _mark(
+def _mark_wrong(
     operation_model: Any,
     response_dict: dict[str, Any],
     customized_response_dict: dict[str, Any],

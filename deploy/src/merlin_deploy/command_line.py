@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ again: it finishes what was cut off. With AWS_ENDPOINT_URL set to `python -m sim
 it runs on this machine."""
 #: Waiting for an endpoint, in seconds; traffic that `status` shows, in minutes; requests of
 #: `invoke`; the age in hours that `archives --prune` leaves alone.
-_TIMEOUT_S = 3600.0
+_TIMEOUT_S, _LEAST_S = 3600.0, sys.float_info.min
 _MINUTES, _MOST_MINUTES = 60, 24 * 60
 _MOST_REPEATS = 100_000
 _HOURS, _MOST_HOURS = 24.0, 1e6
@@ -101,15 +102,11 @@ def _add_change_options(parser: Parser) -> None:
     _add_dry_run(parser)
     parser.add_argument(
         "--timeout",
-        type=_read_seconds,
+        type=partial(_read_number, expected="a number of seconds above 0", least=_LEAST_S),
         default=_TIMEOUT_S,
         metavar="SECONDS",
         help=f"how long to wait for the endpoint ({_TIMEOUT_S:.0f}); it goes on after that",
     )
-
-
-def _add_nothing(parser: Parser) -> None:
-    """`example` has no options."""
 
 
 def _add_push_options(parser: Parser) -> None:
@@ -157,7 +154,11 @@ def _add_status_options(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document, for programs")
     parser.add_argument(
         "--minutes",
-        type=_read_minutes,
+        type=partial(
+            _read_whole,
+            expected=f"a whole number of minutes from 1 to {_MOST_MINUTES}",
+            most=_MOST_MINUTES,
+        ),
         default=_MINUTES,
         help=f"of the traffic that is shown ({_MINUTES}; at most {_MOST_MINUTES})",
     )
@@ -196,7 +197,9 @@ def _add_invoke_options(parser: Parser) -> None:
     )
     how.add_argument(
         "--repeat",
-        type=_read_repeats,
+        type=partial(
+            _read_whole, expected=f"a number from 1 to {_MOST_REPEATS}", most=_MOST_REPEATS
+        ),
         default=1,
         metavar="N",
         help="send it N times, one after the other; the first answer is printed, and p50 and p99",
@@ -249,15 +252,13 @@ def _add_policy_options(parser: Parser) -> None:
     )
 
 
-def _read_number(
-    raw: str, expected: str, *, least: float, most: float, above: bool = False
-) -> float:
-    """above: more than `least`. Raises ArgumentTypeError."""
+def _read_number(raw: str, expected: str, least: float, most: float = sys.float_info.max) -> float:
+    """Raises ArgumentTypeError."""
     try:
         number = float(raw)
     except ValueError:
         number = math.nan
-    if not least <= number <= most or (above and number == least):
+    if not least <= number <= most:
         raise argparse.ArgumentTypeError(f"found {raw!r}, expected {expected}")
     return number
 
@@ -270,23 +271,8 @@ def _read_whole(raw: str, expected: str, most: int = sys.maxsize) -> int:
     return number
 
 
-def _read_seconds(raw: str) -> float:
-    return _read_number(
-        raw, "a number of seconds above 0", least=0, most=sys.float_info.max, above=True
-    )
-
-
 def _read_hours(raw: str) -> timedelta:
-    hours = _read_number(raw, "a number of hours from 0 up", least=0, most=_MOST_HOURS)
-    return timedelta(hours=hours)
-
-
-def _read_minutes(raw: str) -> int:
-    return _read_whole(raw, f"a whole number of minutes from 1 to {_MOST_MINUTES}", _MOST_MINUTES)
-
-
-def _read_repeats(raw: str) -> int:
-    return _read_whole(raw, f"a number from 1 to {_MOST_REPEATS}", _MOST_REPEATS)
+    return timedelta(hours=_read_number(raw, "a number of hours from 0 up", 0, _MOST_HOURS))
 
 
 def _read_header_size(raw: str) -> int | None:
@@ -306,7 +292,7 @@ COMMANDS: Mapping[str, Command] = {
         "print a CONFIG.toml with every choice and its reason",
         "Print a CONFIG.toml with every choice and its reason. What is commented out is the "
         "default, or an example where there is none.",
-        _add_nothing,
+        lambda _: None,
     ),
     "push": Command(
         "bring an image to ECR, and print its line of CONFIG.toml",

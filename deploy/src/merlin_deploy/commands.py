@@ -98,7 +98,7 @@ def put(options: argparse.Namespace) -> int:
     account = open_account(config, say, dry_run=options.dry_run)
     with clean_up_at_end(), progress_on(sys.stderr) as tell:
         done = put_archives(
-            account, config, sources, _sayer(account), tell, check=not options.no_check
+            account, config, sources, _choose_say(account), tell, check=not options.no_check
         )
     if not account.dry_run:
         for line in _report_put(config, shlex.quote(str(options.config)), done):
@@ -139,12 +139,12 @@ def archives(options: argparse.Namespace) -> int:
     urls = find_single_archives(account, config.endpoint.name)
     served = frozenset(url.removeprefix(place.archives_url) for url in urls)
     if options.prune:
-        gone = prune_archives(account, place, served, _sayer(account), options.min_age)
+        gone = prune_archives(account, place, served, _choose_say(account), options.min_age)
         if not account.dry_run:
             say(f"{show_bytes(gone)} were deleted" if gone else "no archive was to go")
         return 0
     rows = make_rows(read_aliases(account, place), find_stored(account, place), served)
-    for line in _table(rows, datetime.now(timezone.utc), options.min_age):
+    for line in _write_table(rows, datetime.now(timezone.utc), options.min_age):
         say(line)
     return 0
 
@@ -161,10 +161,10 @@ def down(options: argparse.Namespace) -> int:
 
 
 def _start(account: Account, config: Config, options: argparse.Namespace) -> Job:
-    return Job(account, config.endpoint.name, _sayer(account), options.timeout)
+    return Job(account, config.endpoint.name, _choose_say(account), options.timeout)
 
 
-def _sayer(account: Account) -> Say:
+def _choose_say(account: Account) -> Say:
     """Says what was done. With --dry-run nothing was: the account says the calls instead."""
     return (lambda line: None) if account.dry_run else say
 
@@ -203,7 +203,7 @@ def _go_back(account: Account, config: Config, options: argparse.Namespace) -> i
     return 0
 
 
-def _table(rows: Sequence[Row], now: datetime, least_age: timedelta) -> Iterator[str]:
+def _write_table(rows: Sequence[Row], now: datetime, least_age: timedelta) -> Iterator[str]:
     cells = [("NAME", "ARCHIVE", "SIZE", "AGE", "")]
     name = ""
     for row in rows:

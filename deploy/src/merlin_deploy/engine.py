@@ -214,7 +214,7 @@ def _connect(timeout_s: int) -> Any:
     except _ENGINE_ERRORS as error:
         place = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         raise Unreachable(
-            f"no Docker engine answers at {place} ({_words_of(error)}): start Docker, or set "
+            f"no Docker engine answers at {place} ({_find_reason(error)}): start Docker, or set "
             "DOCKER_HOST to its address, which `docker context inspect` shows"
         ) from error
     return client
@@ -222,19 +222,20 @@ def _connect(timeout_s: int) -> Any:
 
 def _translate(error: Exception) -> DeployError:
     if isinstance(error, APIError) and error.is_client_error():
-        return Refused(f"the Docker engine refuses it: {_words_of(error)}")
+        return Refused(f"the Docker engine refuses it: {_find_reason(error)}")
     return Unreachable(
-        f"the Docker engine went away in the middle ({_words_of(error)}): start it, and call again"
+        f"the Docker engine went away in the middle ({_find_reason(error)}): start it, and call "
+        "again"
     )
 
 
-def _words_of(error: BaseException) -> str:
+def _find_reason(error: BaseException) -> str:
     """The engine's words, or the system's, without those that HTTP and the SDK add."""
-    words = getattr(error, "explanation", None)
-    while words is None and error.__context__ is not None:
+    reason = getattr(error, "explanation", None)
+    while reason is None and error.__context__ is not None:
         error = error.__context__
     strerror = error.strerror if isinstance(error, OSError) else None
-    return " ".join(str(words or strerror or error).split()).rstrip(".")
+    return " ".join(str(reason or strerror or error).split()).rstrip(".")
 
 
 @contextmanager

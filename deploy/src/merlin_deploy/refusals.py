@@ -11,26 +11,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionError,
-    CredentialRetrievalError,
-    FlexibleChecksumError,
-    HTTPClientError,
-    IncompleteReadError,
-    InvalidProxiesConfigError,
-    LoginError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    ProxyConnectionError,
-    ResponseStreamingError,
-    SSLError,
-    SSOError,
-    TokenRetrievalError,
-)
+from botocore import exceptions
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
@@ -182,16 +164,18 @@ _ON_THE_WAY = (
         "there are no credentials that AWS would take ({message}); set AWS_PROFILE, or "
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         errors=(
-            NoCredentialsError,
-            PartialCredentialsError,
-            CredentialRetrievalError,
-            ProfileNotFound,
-            TokenRetrievalError,
-            SSOError,
-            LoginError,
+            exceptions.NoCredentialsError,
+            exceptions.PartialCredentialsError,
+            exceptions.CredentialRetrievalError,
+            exceptions.ProfileNotFound,
+            exceptions.TokenRetrievalError,
+            exceptions.SSOError,
+            exceptions.LoginError,
         ),
     ),
-    Rule("no region is given: set endpoint.region, or AWS_REGION", errors=(NoRegionError,)),
+    Rule(
+        "no region is given: set endpoint.region, or AWS_REGION", errors=(exceptions.NoRegionError,)
+    ),
     # http.client's words, which show the header: a key or a token.
     Rule(
         "{call}: a key or a token has a character that no header can have, such as a line's end; "
@@ -201,23 +185,28 @@ _ON_THE_WAY = (
     Rule(
         "{call}: no TLS with the region {region} ({message}); look at AWS_CA_BUNDLE, "
         "AWS_ENDPOINT_URL and proxies",
-        errors=(SSLError,),
+        errors=(exceptions.SSLError,),
     ),
     Rule(
         "{call}: the proxy does not let it through ({message}); look at HTTPS_PROXY, HTTP_PROXY "
         "and NO_PROXY; nothing is lost, ask again",
-        errors=(ProxyConnectionError, InvalidProxiesConfigError),
+        errors=(exceptions.ProxyConnectionError, exceptions.InvalidProxiesConfigError),
         refusal=NoAnswer,
     ),
     Rule(
         "{call}: the answer broke off ({message}); look at the network; nothing is lost, ask again",
-        errors=(ResponseStreamingError, IncompleteReadError, FlexibleChecksumError, HTTPError),
+        errors=(
+            exceptions.ResponseStreamingError,
+            exceptions.IncompleteReadError,
+            exceptions.FlexibleChecksumError,
+            HTTPError,
+        ),
         refusal=NoAnswer,
     ),
     Rule(
         "{call}: no answer from the region {region} ({message}); look at the region's name, "
         "AWS_ENDPOINT_URL and the network; nothing is lost, ask again",
-        errors=(ConnectionError, HTTPClientError),
+        errors=(exceptions.ConnectionError, exceptions.HTTPClientError),
         refusal=NoAnswer,
     ),
 )

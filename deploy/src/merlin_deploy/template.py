@@ -66,11 +66,11 @@ def render(config: Config, *, with_role: bool) -> Rendered:
         "Outputs": {
             "EndpointName": {
                 "Description": "What InvokeEndpoint asks for",
-                "Value": _get(_ENDPOINT, "EndpointName"),
+                "Value": _get_attribute(_ENDPOINT, "EndpointName"),
             },
             "EndpointArn": {
                 "Description": "What policies of callers name",
-                "Value": _ref(_ENDPOINT),
+                "Value": _refer(_ENDPOINT),
             },
         },
     }
@@ -117,18 +117,18 @@ def _make_parameters(config: Config, *, with_role: bool) -> dict[str, Any]:
 
 def _make_resources(desired: Desired, config: Config, *, with_role: bool) -> _Resources:
     resources = _make_role(desired, config) if with_role else {}
-    role = _get(_MADE_ROLE, "Arn") if with_role else _ref(_ROLE)
+    role = _get_attribute(_MADE_ROLE, "Arn") if with_role else _refer(_ROLE)
     resources[_MODEL] = _make_model(desired, config, role)
     resources[_CONFIGURATION] = _make_configuration(desired)
     for alarm in desired.alarms:
-        resources[_name_alarm(desired, alarm["AlarmName"])] = _resource(
-            "AWS::CloudWatch::Alarm", _without(alarm, "AlarmName")
+        resources[_name_alarm(desired, alarm["AlarmName"])] = _make_resource(
+            "AWS::CloudWatch::Alarm", _leave_out(alarm, "AlarmName")
         )
     resources[_ENDPOINT] = _make_endpoint(desired)
     if desired.target is not None and desired.policy is not None:
         # Their members do not refer to the endpoint or each other, so the order is said.
-        target = _resource("AWS::ApplicationAutoScaling::ScalableTarget", desired.target)
-        policy = _resource("AWS::ApplicationAutoScaling::ScalingPolicy", desired.policy)
+        target = _make_resource("AWS::ApplicationAutoScaling::ScalableTarget", desired.target)
+        policy = _make_resource("AWS::ApplicationAutoScaling::ScalingPolicy", desired.policy)
         resources[_TARGET] = {**target, "DependsOn": _ENDPOINT}
         resources[_POLICY] = {**policy, "DependsOn": _TARGET}
     return resources
@@ -143,31 +143,31 @@ def _make_role(desired: Desired, config: Config) -> _Resources:
         "Policies": [{"PolicyName": "serve", "PolicyDocument": document}],
         "Tags": _make_tags(desired),
     }
-    return {_MADE_ROLE: _resource("AWS::IAM::Role", properties)}
+    return {_MADE_ROLE: _make_resource("AWS::IAM::Role", properties)}
 
 
 def _make_model(desired: Desired, config: Config, role: Any) -> dict[str, Any]:
-    container = _without(desired.model["PrimaryContainer"], _CONTAINER_METRICS)
-    container["Image"] = _ref(_IMAGE)
+    container = _leave_out(desired.model["PrimaryContainer"], _CONTAINER_METRICS)
+    container["Image"] = _refer(_IMAGE)
     if config.endpoint.single_model is not None:
-        container["ModelDataUrl"] = _ref(_MODEL_DATA)
+        container["ModelDataUrl"] = _refer(_MODEL_DATA)
     properties = {
-        **_without(desired.model, "ModelName"),
+        **_leave_out(desired.model, "ModelName"),
         "PrimaryContainer": container,
         "ExecutionRoleArn": role,
         "Tags": _make_tags(desired),
     }
-    return _resource("AWS::SageMaker::Model", properties)
+    return _make_resource("AWS::SageMaker::Model", properties)
 
 
 def _make_configuration(desired: Desired) -> dict[str, Any]:
     (variant,) = desired.endpoint_config["ProductionVariants"]
     properties = {
-        **_without(desired.endpoint_config, "EndpointConfigName"),
-        "ProductionVariants": [{**variant, "ModelName": _get(_MODEL, "ModelName")}],
+        **_leave_out(desired.endpoint_config, "EndpointConfigName"),
+        "ProductionVariants": [{**variant, "ModelName": _get_attribute(_MODEL, "ModelName")}],
         "Tags": _make_tags(desired),
     }
-    return _resource("AWS::SageMaker::EndpointConfig", properties)
+    return _make_resource("AWS::SageMaker::EndpointConfig", properties)
 
 
 def _make_endpoint(desired: Desired) -> dict[str, Any]:
@@ -176,18 +176,18 @@ def _make_endpoint(desired: Desired) -> dict[str, Any]:
         alarms = deployment["AutoRollbackConfiguration"]["Alarms"]
         names = [_name_alarm(desired, alarm["AlarmName"]) for alarm in alarms]
         deployment["AutoRollbackConfiguration"] = {
-            "Alarms": [{"AlarmName": _ref(name)} for name in names]
+            "Alarms": [{"AlarmName": _refer(name)} for name in names]
         }
     properties: dict[str, Any] = {
         "EndpointName": desired.endpoint_name,
-        "EndpointConfigName": _get(_CONFIGURATION, "EndpointConfigName"),
+        "EndpointConfigName": _get_attribute(_CONFIGURATION, "EndpointConfigName"),
         "DeploymentConfig": deployment,
         "Tags": _make_tags(desired),
     }
     if desired.target is not None:
         # An update keeps as many instances as autoscaling has made.
         properties["RetainAllVariantProperties"] = True
-    return _resource("AWS::SageMaker::Endpoint", properties)
+    return _make_resource("AWS::SageMaker::Endpoint", properties)
 
 
 def _make_tags(desired: Desired) -> list[Members]:
@@ -202,7 +202,7 @@ def _name_alarm(desired: Desired, alarm_name: str) -> str:
     return "".join(word[:1].upper() + word[1:] for word in words)
 
 
-def _resource(kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+def _make_resource(kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Empty lists are left out."""
     return {
         "Type": kind,
@@ -210,16 +210,16 @@ def _resource(kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _without(members: Members, name: str) -> dict[str, Any]:
+def _leave_out(members: Members, name: str) -> dict[str, Any]:
     return {key: value for key, value in members.items() if key != name}
 
 
-def _ref(name: str) -> dict[str, str]:
+def _refer(name: str) -> dict[str, str]:
     """A parameter's value, or a resource's main attribute."""
     return {"Ref": name}
 
 
-def _get(resource: str, attribute: str) -> dict[str, list[str]]:
+def _get_attribute(resource: str, attribute: str) -> dict[str, list[str]]:
     return {"Fn::GetAtt": [resource, attribute]}
 
 

@@ -127,9 +127,9 @@ def _upload_parts(
     upload_of = {**named, "UploadId": answer["UploadId"]}
     with _aborted_unless_done(account, upload_of):
         digest, parts, done = hashlib.sha256(), [], 0
-        for number, body in enumerate(_pieces(source, archive.size), 1):
+        for number, body in enumerate(_read_pieces(source, archive.size), 1):
             digest.update(body)
-            part = {"PartNumber": number, f"Checksum{_CHECKSUM}": _crc32(body)}
+            part = {"PartNumber": number, f"Checksum{_CHECKSUM}": _compute_crc32(body)}
             answer = account.change("s3", "UploadPart", **upload_of, **part, Body=body)
             require_members(answer, "s3:UploadPart", "ETag")
             parts.append({**part, "ETag": answer["ETag"]})
@@ -141,7 +141,7 @@ def _upload_parts(
         )
 
 
-def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
+def _read_pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
     """Up to one byte more than size, so that the hash shows whether the file has grown."""
     length, left = max(PART, -(-size // _MOST_PARTS)), size + 1
     while left > 0 and (piece := source.read(min(length, left))):
@@ -149,7 +149,7 @@ def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
         yield piece
 
 
-def _crc32(body: bytes) -> str:
+def _compute_crc32(body: bytes) -> str:
     """In base64, as S3 writes it."""
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 

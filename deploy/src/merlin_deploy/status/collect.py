@@ -59,7 +59,7 @@ def gather(account: Account, config: Config, *, minutes: int) -> Report:
     endpoint = describe(account, name)
     if endpoint is None:
         raise no_endpoint(account, name)
-    present = _look(account, name, endpoint)
+    present = _describe(account, name, endpoint)
     notes: list[str] = []
     span = Span(_read_clock(endpoint), minutes)
     report = Report(
@@ -67,17 +67,17 @@ def gather(account: Account, config: Config, *, minutes: int) -> Report:
         endpoint=_make_endpoint(account, present),
         configuration=compare(present, _find_desired(account, config, notes), notes),
         instances=_make_instances(present),
-        traffic=_or_missing(lambda: _find_traffic(account, name, span)),
+        traffic=_collect(lambda: _find_traffic(account, name, span)),
         alarms=_make_alarms(present),
-        archives=_or_missing(lambda: _find_archives(account, config)),
+        archives=_collect(lambda: _find_archives(account, config)),
         history=_make_history(present),
         costs=(),
     )
-    image_bytes = _or_missing(lambda: _find_image_bytes(account, report.configuration.image))
+    image_bytes = _collect(lambda: _find_image_bytes(account, report.configuration.image))
     return replace(report, costs=tuple(make_costs(report, present, image_bytes, config.costs)))
 
 
-def _or_missing(collect: Callable[[], _Part]) -> _Part | Missing:
+def _collect(collect: Callable[[], _Part]) -> _Part | Missing:
     try:
         return collect()
     except DeployError as error:
@@ -92,20 +92,20 @@ def _read_clock(answer: Mapping[str, Any]) -> datetime:
         return datetime.now(timezone.utc)
 
 
-def _look(account: Account, name: str, endpoint: Mapping[str, Any]) -> Present:
-    config = _or_missing(lambda: describe_config(account, endpoint["EndpointConfigName"]))
+def _describe(account: Account, name: str, endpoint: Mapping[str, Any]) -> Present:
+    config = _collect(lambda: describe_config(account, endpoint["EndpointConfigName"]))
     present = Present(
         endpoint=endpoint,
         config=config,
         model=None,
-        tags=_or_missing(lambda: read_tags(account, endpoint["EndpointArn"])),
-        scaling=_or_missing(lambda: _find_scaling(account, name)),
-        alarms=_or_missing(lambda: find_alarms(account, name)),
+        tags=_collect(lambda: read_tags(account, endpoint["EndpointArn"])),
+        scaling=_collect(lambda: _find_scaling(account, name)),
+        alarms=_collect(lambda: find_alarms(account, name)),
     )
     model = present.variant.get("ModelName")
     if model is None:
         return present
-    description = _or_missing(lambda: account.find("sagemaker", "DescribeModel", ModelName=model))
+    description = _collect(lambda: account.find("sagemaker", "DescribeModel", ModelName=model))
     return replace(present, model=description)
 
 
@@ -238,25 +238,25 @@ def make_costs(
     if count is None:
         yield Cost(instances, None, "instance hours a day", note="there are no instances yet")
     else:
-        yield _cost_instances(f"{instances}, {count} now", count, costs)
+        yield _make_instances_cost(f"{instances}, {count} now", count, costs)
         if most is not None and most > count:
-            yield _cost_instances(f"{instances}, {most} at most", most, costs)
+            yield _make_instances_cost(f"{instances}, {most} at most", most, costs)
     disks = present.variant.get("VolumeSizeInGB")
     if isinstance(present.config, Missing):
-        yield _cost("disks", present.config, "GB")
+        yield _make_cost("disks", present.config, "GB")
     elif disks is None:
         note = "instances.volume_gb is unset: SageMaker's choice"
         yield Cost("disks", None, "GB", note=note)
     else:
-        yield _cost("disks", disks * (count or 0), "GB")
+        yield _make_cost("disks", disks * (count or 0), "GB")
     archives = report.archives
     size = archives if isinstance(archives, Missing) else archives.bytes
-    yield _cost("archives in S3", size, "bytes")
-    yield _cost("image in ECR", image_bytes, "bytes")
-    yield _cost("alarms", _count_alarms(present), "alarms")
+    yield _make_cost("archives in S3", size, "bytes")
+    yield _make_cost("image in ECR", image_bytes, "bytes")
+    yield _make_cost("alarms", _count_alarms(present), "alarms")
 
 
-def _cost_instances(what: str, count: int, costs: CostsSection) -> Cost:
+def _make_instances_cost(what: str, count: int, costs: CostsSection) -> Cost:
     hours = float(_HOURS * count)
     if costs.instance_hour is None:
         return Cost(what, hours, "instance hours a day")
@@ -264,7 +264,7 @@ def _cost_instances(what: str, count: int, costs: CostsSection) -> Cost:
     return Cost(what, hours, "instance hours a day", money, costs.currency)
 
 
-def _cost(what: str, quantity: int | Missing, unit: str) -> Cost:
+def _make_cost(what: str, quantity: int | Missing, unit: str) -> Cost:
     if isinstance(quantity, Missing):
         return Cost(what, None, unit, note=quantity.missing)
     return Cost(what, float(quantity), unit)

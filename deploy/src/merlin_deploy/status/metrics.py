@@ -68,8 +68,8 @@ def make_queries(endpoint_name: str, span: Span) -> dict[str, Any]:
     """GetMetricData's members."""
     period_s = span.period_minutes * _MINUTE_S
     queries = [
-        *(_query(endpoint_name, name, *of, _MINUTE_S) for name, of in _BY_MINUTE.items()),
-        *(_query(endpoint_name, name, *of, period_s) for name, of in _BY_PERIOD.items()),
+        *(_make_query(endpoint_name, name, *of, _MINUTE_S) for name, of in _BY_MINUTE.items()),
+        *(_make_query(endpoint_name, name, *of, period_s) for name, of in _BY_PERIOD.items()),
     ]
     # CloudWatch cuts time at multiples of a period.
     start = math.floor(span.start.timestamp() / period_s) * period_s
@@ -90,26 +90,26 @@ def read_answer(results: Sequence[Mapping[str, Any]], span: Span) -> TrafficPart
     for name in _BY_MINUTE:
         series[name] = {at: it for at, it in series[name].items() if at >= span.start}
     totals = {name: sum(series[name].values()) for name in _BY_MINUTE}
-    waited_us = _ratio(totals["waits"], totals["waiting"])
-    loaded = _newest_whole(series["loaded"], span)
+    waited_us = _divide(totals["waits"], totals["waiting"])
+    loaded = _find_newest_whole(series["loaded"], span)
     return TrafficPart(
         minutes=span.minutes,
         start=span.start,
         invocations=round(totals["invocations"]),
-        invocations_by_minute=_each_minute(series["invocations"], span),
+        invocations_by_minute=_count_by_minute(series["invocations"], span),
         errors_4xx=round(totals["errors4xx"]),
         errors_5xx=round(totals["errors5xx"]),
-        cache_hit_ratio=_ratio(totals["hits"], totals["lookups"]),
+        cache_hit_ratio=_divide(totals["hits"], totals["lookups"]),
         loaded_models=None if loaded is None else round(loaded),
-        loaded_models_per_instance=_newest_whole(series["loadedeach"], span),
-        latency_p50_ms=_in_ms(_middle(series["p50"], series["answers"])),
-        latency_p99_ms=_in_ms(max(series["p99"].values(), default=None)),
+        loaded_models_per_instance=_find_newest_whole(series["loadedeach"], span),
+        latency_p50_ms=_convert_to_ms(_find_median(series["p50"], series["answers"])),
+        latency_p99_ms=_convert_to_ms(max(series["p99"].values(), default=None)),
         latency_period_minutes=span.period_minutes,
-        loading_wait_ms=_in_ms(waited_us),
+        loading_wait_ms=_convert_to_ms(waited_us),
     )
 
 
-def _query(
+def _make_query(
     endpoint_name: str, name: str, namespace: str, metric: str, statistic: str, period_s: int
 ) -> dict[str, Any]:
     return {
@@ -127,19 +127,19 @@ def _query(
     }
 
 
-def _each_minute(series: Series, span: Span) -> tuple[int, ...]:
+def _count_by_minute(series: Series, span: Span) -> tuple[int, ...]:
     minutes = (span.start + timedelta(minutes=number) for number in range(span.minutes))
     return tuple(round(series.get(minute, 0.0)) for minute in minutes)
 
 
-def _newest_whole(series: Series, span: Span) -> float | None:
+def _find_newest_whole(series: Series, span: Span) -> float | None:
     """The minute before the current one, in which some instances may not have reported yet."""
     current = span.end - timedelta(minutes=1)
     whole = [at for at in series if at < current] or list(series)
     return series[max(whole)] if whole else None
 
 
-def _middle(values: Series, counts: Series) -> float | None:
+def _find_median(values: Series, counts: Series) -> float | None:
     """The median of values, each as often as its count."""
     half, seen = sum(counts.get(at, 1.0) for at in values) / 2, 0.0
     for at in sorted(values, key=lambda at: values[at]):
@@ -149,9 +149,9 @@ def _middle(values: Series, counts: Series) -> float | None:
     return None
 
 
-def _ratio(part: float, whole: float) -> float | None:
+def _divide(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _in_ms(microseconds: float | None) -> float | None:
+def _convert_to_ms(microseconds: float | None) -> float | None:
     return None if microseconds is None else microseconds / MICROSECONDS

@@ -212,14 +212,16 @@ def write_text(report: Report, *, columns: int | None, pictures: bool) -> str:
     """columns: where lines are wrapped. pictures: the terminal can show a sparkline."""
     now = report.at
     paragraphs = {
-        "endpoint": _endpoint(report.endpoint, now),
-        "configuration": _configuration(report.configuration),
-        "instances": _instances(report.instances, now),
-        "traffic": _or_why(report.traffic, lambda part: _traffic(part, pictures)),
-        "alarms": _or_why(report.alarms, lambda part: _alarms(part, now)),
-        "archives": _or_why(report.archives, _archives),
-        "history": _or_why(report.history, lambda part: _history(part, report.endpoint.name)),
-        "costs": map(_cost, report.costs),
+        "endpoint": _write_endpoint(report.endpoint, now),
+        "configuration": _write_configuration(report.configuration),
+        "instances": _write_instances(report.instances, now),
+        "traffic": _write_part(report.traffic, lambda part: _write_traffic(part, pictures)),
+        "alarms": _write_part(report.alarms, lambda part: _write_alarms(part, now)),
+        "archives": _write_part(report.archives, _write_archives),
+        "history": _write_part(
+            report.history, lambda part: _write_history(part, report.endpoint.name)
+        ),
+        "costs": map(_write_cost, report.costs),
     }
     wrapper = textwrap.TextWrapper(
         columns or sys.maxsize,
@@ -235,13 +237,13 @@ def write_text(report: Report, *, columns: int | None, pictures: bool) -> str:
     return "\n".join(lines)
 
 
-def _or_why(part: _Part | Missing, write: Callable[[_Part], Iterable[str]]) -> Iterable[str]:
+def _write_part(part: _Part | Missing, write: Callable[[_Part], Iterable[str]]) -> Iterable[str]:
     """A part's lines; of one that could not be read, why."""
     return [part.missing] if isinstance(part, Missing) else write(part)
 
 
-def _endpoint(part: EndpointPart, now: datetime) -> Iterator[str]:
-    since = _ago(part.since, now)
+def _write_endpoint(part: EndpointPart, now: datetime) -> Iterator[str]:
+    since = _write_ago(part.since, now)
     yield f"{part.name} in {part.region}: {part.status} since {part.since:%Y-%m-%d %H:%M %Z}{since}"
     if part.updating_to is not None:
         yield f"an update to {part.updating_to} is under way"
@@ -251,13 +253,13 @@ def _endpoint(part: EndpointPart, now: datetime) -> Iterator[str]:
         yield "it was not made by `up`, which will not touch it"
 
 
-def _configuration(part: ConfigurationPart) -> Iterator[str]:
+def _write_configuration(part: ConfigurationPart) -> Iterator[str]:
     if part.is_wanted is None:
         yield part.name
     elif part.is_wanted:
         yield f"{part.name}, as CONFIG.toml wants it"
     else:
-        yield f"{part.name}; `up` would change {_count(len(part.changes), 'thing')}:"
+        yield f"{part.name}; `up` would change {_write_count(len(part.changes), 'thing')}:"
     for change in part.changes[:_CHANGES]:
         yield f"{change.what}: {change.now or 'none'} → {change.wanted or 'none'}"
     if (more := len(part.changes) - _CHANGES) > 0:
@@ -266,7 +268,7 @@ def _configuration(part: ConfigurationPart) -> Iterator[str]:
     yield f"image {part.image or 'not known yet'}"
 
 
-def _instances(part: InstancesPart, now: datetime) -> Iterator[str]:
+def _write_instances(part: InstancesPart, now: datetime) -> Iterator[str]:
     kind = f"{part.now if part.now is not None else 'none'} now"
     wanted = "" if part.wanted is None else f", {part.wanted} wanted"
     if part.missing is not None:
@@ -277,17 +279,17 @@ def _instances(part: InstancesPart, now: datetime) -> Iterator[str]:
         yield f"{kind}{wanted}; no autoscaling"
     else:
         yield f"{kind}{wanted}, {part.minimum} to {part.maximum} by autoscaling"
-    yield from (_activity(it, now) for it in part.activities)
+    yield from (_write_activity(it, now) for it in part.activities)
 
 
-def _activity(activity: Activity, now: datetime) -> str:
-    at = f"{activity.at:%H:%M %Z}{_ago(activity.at, now)}"
+def _write_activity(activity: Activity, now: datetime) -> str:
+    at = f"{activity.at:%H:%M %Z}{_write_ago(activity.at, now)}"
     parts = (activity.description, activity.cause, activity.message)
-    sentences = " ".join(_sentence(part) for part in parts if part is not None)
+    sentences = " ".join(_end_sentence(part) for part in parts if part is not None)
     return f"{at}  {activity.status}: {sentences}"
 
 
-def _traffic(part: TrafficPart, pictures: bool) -> Iterator[str]:
+def _write_traffic(part: TrafficPart, pictures: bool) -> Iterator[str]:
     yield (
         f"{show_count(part.invocations)} invocations in {part.minutes} minutes, "
         f"{show_count(part.errors_4xx)} of 4xx, {show_count(part.errors_5xx)} of 5xx"
@@ -296,7 +298,7 @@ def _traffic(part: TrafficPart, pictures: bool) -> Iterator[str]:
         most = max(part.invocations_by_minute)
         yield f"{sparkline(part.invocations_by_minute)} at most {show_count(most)} a minute"
     if part.latency_p50_ms is not None and part.latency_p99_ms is not None:
-        period = _count(part.latency_period_minutes, "minute")
+        period = _write_count(part.latency_period_minutes, "minute")
         yield (
             f"the model answers in {show_ms(part.latency_p50_ms)} (p50), "
             f"{show_ms(part.latency_p99_ms)} (p99 of the worst {period})"
@@ -305,46 +307,46 @@ def _traffic(part: TrafficPart, pictures: bool) -> Iterator[str]:
         each = part.loaded_models_per_instance
         yield f"{part.loaded_models} models loaded" + ("" if each is None else f", {each:g} each")
     if part.cache_hit_ratio is not None:
-        yield f"hit ratio {part.cache_hit_ratio:.1%}" + _waited(part)
+        yield f"hit ratio {part.cache_hit_ratio:.1%}" + _write_wait(part)
 
 
-def _waited(part: TrafficPart) -> str:
+def _write_wait(part: TrafficPart) -> str:
     if part.loading_wait_ms is None:
         return ", nobody waited for a load"
     return f", others waited {show_ms(part.loading_wait_ms)} on average"
 
 
-def _alarms(alarms: Sequence[Alarm], now: datetime) -> Iterator[str]:
+def _write_alarms(alarms: Sequence[Alarm], now: datetime) -> Iterator[str]:
     if not alarms:
         yield "none"
     for alarm in alarms:
         if alarm.state == _ON:
-            since = "" if alarm.since is None else _ago(alarm.since, now)
-            yield f"{_ON} {alarm.name}{since}: {_sentence(alarm.reason)}"
+            since = "" if alarm.since is None else _write_ago(alarm.since, now)
+            yield f"{_ON} {alarm.name}{since}: {_end_sentence(alarm.reason)}"
     for state in sorted({alarm.state for alarm in alarms} - {_ON}):
         names = (alarm.name.rpartition("/")[2] for alarm in alarms if alarm.state == state)
         yield f"{state}: {', '.join(names)}"
 
 
-def _archives(part: ArchivesPart) -> Iterator[str]:
+def _write_archives(part: ArchivesPart) -> Iterator[str]:
     more = f", {part.former} former" if part.former else ""
     if part.without_alias:
         more += f", {part.without_alias} without an alias"
-    yield f"{_count(part.count, 'archive')}, {show_bytes(part.bytes)}{more}"
+    yield f"{_write_count(part.count, 'archive')}, {show_bytes(part.bytes)}{more}"
     for alias in part.aliases[:_ALIASES]:
         yield f"{alias.name} → {alias.target}{'' if alias.is_there else ', which is not there'}"
     if (others := len(part.aliases) - _ALIASES) > 0:
         yield f"and {others} more (--json has them)"
 
 
-def _history(part: HistoryPart, name: str) -> Iterator[str]:
+def _write_history(part: HistoryPart, name: str) -> Iterator[str]:
     if part.before is None:
         yield "nothing to roll back to"
     else:
         yield f"`rollback` goes to {name}-{part.before}"
 
 
-def _cost(cost: Cost) -> str:
+def _write_cost(cost: Cost) -> str:
     if cost.quantity is None:
         return f"{cost.what}: {cost.note}"
     amount = f"{cost.quantity:,g} {cost.unit}"
@@ -357,16 +359,16 @@ def _cost(cost: Cost) -> str:
     return f"{cost.what}: {amount}"
 
 
-def _ago(then: datetime, now: datetime) -> str:
+def _write_ago(then: datetime, now: datetime) -> str:
     """Empty in the future: clocks differ."""
     past = now - then
     return "" if past < timedelta(0) else f" ({show_duration(past.total_seconds())} ago)"
 
 
-def _count(number: int, what: str) -> str:
+def _write_count(number: int, what: str) -> str:
     return f"{show_count(number)} {what}{'' if number == 1 else 's'}"
 
 
-def _sentence(words: str) -> str:
+def _end_sentence(words: str) -> str:
     """AWS's words, with one full stop."""
     return " ".join(words.split()).rstrip(".") + "."
