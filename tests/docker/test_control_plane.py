@@ -19,8 +19,8 @@ from botocore.exceptions import ClientError
 from docker.models.containers import Container
 
 from merlin_simulator.errors import ImageUnavailable
-from merlin_simulator.runners.containers import ContainerLife
-from merlin_simulator.runners.images import Asked, Images, connect
+from merlin_simulator.runners.containers import DockerContainer
+from merlin_simulator.runners.images import ImageRequest, Images, connect
 from simulator.tests.support.control_plane import IMAGE, ROLE, ControlPlane, control_plane
 from tests.docker.engine import ASK_TIMEOUT_S
 from tests.docker.registry import running_registry
@@ -203,9 +203,9 @@ async def test_a_registry_that_never_answers(host: str) -> None:
         contextlib.closing(connect(host)) as engine,
         socket.create_server(("127.0.0.1", 0)) as silent,
     ):
-        asked = Asked(f"127.0.0.1:{silent.getsockname()[1]}/shop:1", "AllTraffic", ROLE)
+        asked = ImageRequest(f"127.0.0.1:{silent.getsockname()[1]}/shop:1", "AllTraffic", ROLE)
         with pytest.raises(ImageUnavailable, match=r"it was not pulled within 0\.5 s"):
-            await Images(engine, None, 0.5).have(asked, lambda kind, **_: told.append(kind))
+            await Images(engine, None, 0.5).provide(asked, lambda kind, **_: told.append(kind))
     assert told == ["image_pull_started", "image_pull_failed"]
 
 
@@ -249,7 +249,7 @@ async def test_its_memory_is_read(docked: Docked, tmp_path: Path) -> None:
     """From the engine, with what the fake's Python takes at the least."""
     docked.plane.create_endpoint("read", "s3://models/shop/")
     (container,) = docked.containers("read")
-    used = (await ContainerLife(container, tmp_path / "log", MEMORY).gauge.read(())).used
+    used = (await DockerContainer(container, tmp_path / "log", MEMORY).gauge.read(())).used
     assert used is not None
     assert 10 * MIB < used < MEMORY
     docked.delete("read")

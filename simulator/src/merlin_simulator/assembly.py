@@ -21,12 +21,12 @@ from merlin_simulator.instance.holdings import Budget, Holdings
 from merlin_simulator.instance.instance import Instance
 from merlin_simulator.rules import Rules
 from merlin_simulator.runners.attached import AttachedInstances, Attachment
-from merlin_simulator.runners.kept import KeptInstance
-from merlin_simulator.runners.processes import CHECKOUT, OUR_CONTAINER, ProcessLives
+from merlin_simulator.runners.processes import CHECKOUT, OUR_CONTAINER, ProcessLauncher
+from merlin_simulator.runners.supervision import SupervisedInstance
 from merlin_simulator.watch.events import EventLog
 
 if TYPE_CHECKING:
-    from merlin_simulator.runners.images import Asked, Images
+    from merlin_simulator.runners.images import ImageRequest, Images
 
 #: Where a container finds its models, and its only one: AWS, "Use your own inference code".
 MULTI_MODEL_ROOT, SINGLE_MODEL_ROOT = Path("/opt/ml/models"), Path("/opt/ml/model")
@@ -35,8 +35,8 @@ _MULTI_MODEL: Mapping[str, str] = {"SAGEMAKER_MULTI_MODEL": "true"}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is to be played; attachments in the place of processes where there are any.
+class EndpointSpec:
+    """An endpoint to be run: of processes, or of attachments where there are any.
 
     environment: of the containers, beside this program's own.
     """
@@ -54,21 +54,21 @@ class Wanted:
 
 
 def assemble(
-    wanted: Wanted, store: ArchiveStore, log: EventLog
+    spec: EndpointSpec, store: ArchiveStore, log: EventLog
 ) -> tuple[Endpoint, Sequence[Runner]]:
     """The endpoint, and what keeps its instances going."""
-    multi_model = wanted.single_model is None
-    name = wanted.endpoint_name
-    variant = Variant(name, multi_model, store.description, wanted.rules, log)
+    multi_model = spec.single_model is None
+    name = spec.endpoint_name
+    variant = Variant(name, multi_model, store.description, spec.rules, log)
     endpoint = Endpoint(name, [Share(variant)], log)
-    parts = Parts(wanted, store, log)
-    if wanted.attachments:
+    parts = Parts(spec, store, log)
+    if spec.attachments:
         return endpoint, [
-            AttachedInstances(attachment, parts.attached, variant, wanted.rules)
-            for attachment in wanted.attachments
+            AttachedInstances(attachment, parts.attached, variant, spec.rules)
+            for attachment in spec.attachments
         ]
     fleet = Fleet(variant, parts.process, _names(), _leave_there)
-    return endpoint, [KeptFleet(fleet, wanted.instances)]
+    return endpoint, [FixedFleet(fleet, spec.instances)]
 
 
 def _leave_there(_: str) -> None:
@@ -80,7 +80,7 @@ def _names() -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class KeptFleet:
+class FixedFleet:
     """A fleet that has one number of instances from its start to its end."""
 
     fleet: Fleet
@@ -100,54 +100,54 @@ class KeptFleet:
 class Parts:
     """What instances are made of."""
 
-    wanted: Wanted
+    spec: EndpointSpec
     store: ArchiveStore
     log: EventLog
 
     def attached(self, name: str, url: str, attachment: Attachment) -> Instance:
         """A container that runs already."""
         instance = self._instance(name, url, ModelDisk(attachment.root, attachment.seen_as))
-        if self.wanted.docker_socket is not None:
+        if self.spec.docker_socket is not None:
             # docker: most endpoints have no engine to ask.
             from merlin_simulator.instance.docker_memory import ByAddress, DockerGauge
 
-            find = ByAddress(self.wanted.docker_socket, urlsplit(url).hostname or "")
+            find = ByAddress(self.spec.docker_socket, urlsplit(url).hostname or "")
             instance.holdings.memory.gauge = DockerGauge(find)
         return instance
 
-    def process(self, name: str, given_up: Callable[[], bool]) -> KeptInstance:
+    def process(self, name: str, given_up: Callable[[], bool]) -> SupervisedInstance:
         """A container that is a process of this machine. given_up: whether nobody wants it."""
-        wanted, port = self.wanted, _free_port()
-        root = wanted.work_dir / name / "models"
+        spec, port = self.spec, _free_port()
+        root = spec.work_dir / name / "models"
         disk = ModelDisk(root)
         instance = self._instance(name, f"http://127.0.0.1:{port}", disk)
-        lives = ProcessLives(
-            _command(wanted.container, port, root),
+        launcher = ProcessLauncher(
+            _command(spec.container, port, root),
             {
                 "SAGEMAKER_BIND_TO_PORT": str(port),
                 "SERVE_BIND_ADDRESS": "127.0.0.1",
                 "SERVE_MODEL_ROOT": str(root),
                 **self._mode(disk, given_up),
-                **wanted.environment,
+                **spec.environment,
             },
-            CHECKOUT if wanted.container is None else None,
-            wanted.work_dir / f"{name}.log",
+            CHECKOUT if spec.container is None else None,
+            spec.work_dir / f"{name}.log",
         )
-        return KeptInstance(instance, lives, wanted.rules, wanted.single_model is None)
+        return SupervisedInstance(instance, launcher, spec.rules, spec.single_model is None)
 
     def contained(
         self,
         name: str,
         images: Images,
-        asked: Asked,
+        request: ImageRequest,
         instance_type: str,
         given_up: Callable[[], bool],
-    ) -> KeptInstance:
+    ) -> SupervisedInstance:
         """A container of a Docker engine; it listens where SageMaker's do."""
-        from merlin_simulator.runners.containers import ContainerLives, Place
+        from merlin_simulator.runners.containers import DockerLauncher, Place
 
-        wanted, root = self.wanted, (self.wanted.work_dir / name / "models").absolute()
-        multi_model = wanted.single_model is None
+        spec, root = self.spec, (self.spec.work_dir / name / "models").absolute()
+        multi_model = spec.single_model is None
         disk = ModelDisk(root, MULTI_MODEL_ROOT)
         # Its address is known once it has started.
         instance = self._instance(name, "http://127.0.0.1:0", disk)
@@ -156,33 +156,35 @@ class Parts:
         else:
             folders, mode = {str(SINGLE_MODEL_ROOT): self._single_model(disk, given_up)}, {}
         place = Place(
-            wanted.endpoint_name,
+            spec.endpoint_name,
             instance_type,
-            wanted.budget.memory,
-            {**mode, **wanted.environment},
+            spec.budget.memory,
+            {**mode, **spec.environment},
             folders,
         )
-        lives = ContainerLives(images, asked, place, (wanted.work_dir / f"{name}.log").absolute())
-        return KeptInstance(instance, lives, wanted.rules, multi_model)
+        launcher = DockerLauncher(
+            images, request, place, (spec.work_dir / f"{name}.log").absolute()
+        )
+        return SupervisedInstance(instance, launcher, spec.rules, multi_model)
 
     def _mode(self, disk: ModelDisk, given_up: Callable[[], bool]) -> Mapping[str, str]:
         """The environment of multi-model mode, or of a model that lies there from the start."""
-        if self.wanted.single_model is None:
+        if self.spec.single_model is None:
             return _MULTI_MODEL
         return {"SERVE_SINGLE_MODEL_DIR": str(self._single_model(disk, given_up))}
 
     def _single_model(self, disk: ModelDisk, given_up: Callable[[], bool]) -> Path:
         """The folder of the endpoint's only model, which is fetched. Raises what that raises."""
-        assert self.wanted.single_model is not None
-        limits, unheard = self.wanted.rules.extraction, lambda kind, fields: None
+        assert self.spec.single_model is not None
+        limits, unheard = self.spec.rules.extraction, lambda kind, fields: None
         disk.remove(_SINGLE)  # of an earlier run in the same --work-dir
-        disk.fetch(self.wanted.single_model, _SINGLE, self.store, limits, given_up, unheard)
+        disk.fetch(self.spec.single_model, _SINGLE, self.store, limits, given_up, unheard)
         return disk.directory(_SINGLE)
 
     def _instance(self, name: str, url: str, disk: ModelDisk) -> Instance:
-        rules, multi_model = self.wanted.rules, self.wanted.single_model is None
+        rules, multi_model = self.spec.rules, self.spec.single_model is None
         client = ContainerClient(url, rules)
-        holdings = Holdings(name, client, disk, self.store, rules, self.wanted.budget, self.log)
+        holdings = Holdings(name, client, disk, self.store, rules, self.spec.budget, self.log)
         return Instance(name, client, holdings, rules, self.log, multi_model)
 
 

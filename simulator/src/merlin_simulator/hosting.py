@@ -79,38 +79,38 @@ class Variant:
 
     async def invoke(self, invocation: Invocation) -> ContainerAnswer:
         """InvokeEndpoint. Raises what errors.py says."""
-        teller = _Teller(self, invocation)
-        answer = await self._routed(invocation, teller, Instance.invoke)
-        teller.answered(answer.status)
+        invocation_log = _InvocationLog(self, invocation)
+        answer = await self._route(invocation, invocation_log, Instance.invoke)
+        invocation_log.answered(answer.status)
         return answer
 
     async def invoke_stream(self, invocation: Invocation) -> StreamedAnswer:
         """InvokeEndpointWithResponseStream; told of when the last part was read, or closed."""
-        teller = _Teller(self, invocation)
-        answer = await self._routed(invocation, teller, Instance.invoke_stream)
+        invocation_log = _InvocationLog(self, invocation)
+        answer = await self._route(invocation, invocation_log, Instance.invoke_stream)
 
         async def ended(error: Exception | None) -> None:
             await answer.parts.aclose()
             if error is None:
-                teller.answered(answer.status)
+                invocation_log.answered(answer.status)
             else:
-                teller.failed(error)
+                invocation_log.failed(error)
 
         return replace(answer, parts=ClosingParts(aiter(answer.parts), ended))
 
-    async def _routed(
+    async def _route(
         self,
         invocation: Invocation,
-        teller: _Teller,
+        invocation_log: _InvocationLog,
         ask: Callable[[Instance, Invocation, Passage], Awaitable[AnswerT]],
     ) -> AnswerT:
         try:
-            return await self._first_that_answers(invocation, teller.passage, ask)
+            return await self._ask_in_turn(invocation, invocation_log.passage, ask)
         except Exception as error:
-            teller.failed(error)
+            invocation_log.failed(error)
             raise
 
-    async def _first_that_answers(
+    async def _ask_in_turn(
         self,
         invocation: Invocation,
         passage: Passage,
@@ -118,14 +118,14 @@ class Variant:
     ) -> AnswerT:
         gone: dict[str, str] = {}
         while True:
-            instance = await self._chosen(invocation.target_model or "", gone)
+            instance = await self._choose(invocation.target_model or "", gone)
             passage.instance = instance.name
             try:
                 return await ask(instance, invocation, passage)
             except InstanceGone as error:
                 gone[instance.name] = str(error)
 
-    async def _chosen(self, target_model: str, gone: Mapping[str, str]) -> Instance:
+    async def _choose(self, target_model: str, gone: Mapping[str, str]) -> Instance:
         candidates = [
             instance.candidate(target_model)
             for instance in self._instances.values()
@@ -149,7 +149,7 @@ class Variant:
         return f"No instance of {self.endpoint_name} takes the request: {listed}."
 
 
-class _Teller:
+class _InvocationLog:
     """The one event that each invocation ends with."""
 
     def __init__(self, variant: Variant, invocation: Invocation) -> None:
@@ -248,7 +248,7 @@ class Fleet:
         states = (place.machine.instance.state for place in self._places.values())
         return sum(state is InstanceState.IN_SERVICE for state in states)
 
-    async def scale(self, count_wanted: int) -> None:
+    async def scale(self, count: int) -> None:
         """Come to this many; returns once all of them are in service, and others are leaving.
 
         Raises SimulatorError where one that came never was in service: those that came are taken
@@ -257,9 +257,9 @@ class Fleet:
         # A replacement that does not come up is not waited for: it is a part of this now.
         self._end_replacing()
         try:
-            await self._come_to(count_wanted)
+            await self._scale_to(count)
         except BaseException:
-            self._see_to_lacking()
+            self._replace_missing()
             raise
 
     async def stop(self) -> None:
@@ -273,21 +273,21 @@ class Fleet:
         while self._leaving:
             await asyncio.wait(set(self._leaving))
 
-    async def _come_to(self, count_wanted: int | None) -> None:
+    async def _scale_to(self, count: int | None) -> None:
         """As scale does; None: the number that is wanted once it is this one's turn."""
         async with self._changing:
             before, came = self.wanted, list[str]()
-            self.wanted, self._failure = before if count_wanted is None else count_wanted, None
+            self.wanted, self._failure = before if count is None else count, None
             try:
                 self._shed(len(self._places) - self.wanted)
-                await self._filled(came)
+                await self._fill(came)
             except BaseException:
                 self.wanted = before
                 for name in came:
                     self._leave(name)
                 raise
 
-    async def _filled(self, came: list[str]) -> None:
+    async def _fill(self, came: list[str]) -> None:
         """Until all that are wanted are in service; came gets the names of those that are new."""
         while self._failure is None:
             if len(self._places) < self.wanted:
@@ -307,7 +307,7 @@ class Fleet:
         except BaseException:
             # Its thread ends soon, and until then it may write to the instance's folder.
             given_up.set()
-            self._wait_for(self._dropped(name, making))
+            self._keep_until_done(self._drop(name, making))
             raise
         self.variant.join(machine.instance)
         running = asyncio.create_task(machine.run())
@@ -326,9 +326,9 @@ class Fleet:
             self._failure = PlatformFailed(f"{type(error).__name__}: {error}")
         self._leave(name)
         if not self._changing.locked():
-            self._see_to_lacking()
+            self._replace_missing()
 
-    def _see_to_lacking(self) -> None:
+    def _replace_missing(self) -> None:
         """Where instances lack, others come."""
         if len(self._places) < self.wanted:
             replacing = asyncio.create_task(self._replace())
@@ -344,7 +344,7 @@ class Fleet:
         while len(self._places) < self.wanted:
             await asyncio.sleep(_REPLACED_AFTER_S)
             with suppress(SimulatorError):
-                await self._come_to(None)
+                await self._scale_to(None)
 
     def _shed(self, count: int) -> None:
         """Those leave first that are not in service, then the youngest."""
@@ -358,14 +358,14 @@ class Fleet:
         for name in names[: max(0, count)]:
             self._leave(name)
 
-    async def _dropped(self, name: str, making: asyncio.Future[Machine]) -> None:
+    async def _drop(self, name: str, making: asyncio.Future[Machine]) -> None:
         """An instance that nobody wants any more, or that was not made; it never started."""
         await asyncio.wait({making})
         if making.exception() is None:
             await making.result().instance.close()
         await run_in_thread(lambda: self._forget(name))
 
-    def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+    def _keep_until_done(self, work: Coroutine[Any, Any, None]) -> None:
         """It goes on in the background; stop waits for it."""
         leaving = asyncio.create_task(work)
         self._leaving.add(leaving)
@@ -376,9 +376,9 @@ class Fleet:
         if place is None:
             return
         place.machine.instance.stop()
-        self._wait_for(self._let_go(place))
+        self._keep_until_done(self._release(place))
 
-    async def _let_go(self, place: _Place) -> None:
+    async def _release(self, place: _Place) -> None:
         """Its requests end in their own time, then its container, then its connections."""
         instance, rules = place.machine.instance, self.variant.rules
         # The last request may wait for its model before it waits for its answer.
@@ -459,18 +459,18 @@ class Endpoint:
 
     async def invoke(self, invocation: Invocation) -> ContainerAnswer:
         """InvokeEndpoint. Raises what errors.py says."""
-        variant = self._chosen(invocation)
+        variant = self._choose(invocation)
         return replace(await variant.invoke(invocation), variant=variant.name)
 
     async def invoke_stream(self, invocation: Invocation) -> StreamedAnswer:
         """InvokeEndpointWithResponseStream; told of when the last part was read, or closed."""
-        variant = self._chosen(invocation)
+        variant = self._choose(invocation)
         return replace(await variant.invoke_stream(invocation), variant=variant.name)
 
     def _any(self) -> Variant:
         return next(iter(self._shares.values())).variant
 
-    def _chosen(self, invocation: Invocation) -> Variant:
+    def _choose(self, invocation: Invocation) -> Variant:
         """AWS, "InvokeEndpoint": the named variant, whatever its weight; else by the weights."""
         named = self._shares.get(invocation.target_variant or "")
         if named is not None:

@@ -125,8 +125,8 @@ class Hosts:
     """The names that a server has. host: what it listens at; urls: told to callers besides."""
 
     def __init__(self, host: str, *urls: str | None) -> None:
-        told = [urlsplit(url).hostname or "" for url in urls if url]
-        self._names = {name.lower() for name in (host, *told) if name not in _ANY_ADDRESS}
+        hostnames = [urlsplit(url).hostname or "" for url in urls if url]
+        self._names = {name.lower() for name in (host, *hostnames) if name not in _ANY_ADDRESS}
         self._any_address = host in _ANY_ADDRESS
         if self._any_address:
             self._names.add(socket.gethostname().lower())

@@ -142,23 +142,10 @@ def test_boto3_reads_a_model_errors_members(served: Served, client: Any) -> None
     assert 'from primary with message "{"error": "no input x"}"' in response["Message"]
 
 
-def test_boto3_sends_a_target_model_raw_and_it_is_refused(served: Served, client: Any) -> None:
-    """`../x` leaves boto3 as it is, and gets no further than the API."""
-    with pytest.raises(client.exceptions.ValidationError, match="TargetModel"):
-        client.invoke_endpoint(**{**CALL, "TargetModel": "../x"})
-    assert served.endpoint.asked == []
-
-
 def test_boto3_hears_that_a_body_is_too_large(served: Served, client: Any) -> None:
     """Its 25 MB and a byte are sent whole before it listens, and it still gets the answer."""
     with pytest.raises(client.exceptions.ValidationError, match="oversize body"):
         client.invoke_endpoint(**{**CALL, "Body": bytes(25 * 1024 * 1024 + 1)})
-
-
-def test_boto3_hears_of_a_wrong_endpoint(client: Any) -> None:
-    """SageMaker's words, with the account."""
-    with pytest.raises(client.exceptions.ValidationError, match="of account 123456789012 not foun"):
-        client.invoke_endpoint(**{**CALL, "EndpointName": "other"})
 
 
 # -- boto3's streams; the call has no TargetModel, so the endpoint is a single-model one

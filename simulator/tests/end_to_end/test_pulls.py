@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from merlin_simulator.errors import ImageUnavailable
-from merlin_simulator.runners.images import Asked, Images, connect
+from merlin_simulator.runners.images import ImageRequest, Images, connect
 from simulator.tests.support.control_plane import IMAGE, ROLE
 from tests.support.docker_engine import FakeEngine, fake_engine
 
-ASKED = Asked(IMAGE, "AllTraffic", ROLE)
+ASKED = ImageRequest(IMAGE, "AllTraffic", ROLE)
 
 
 @pytest.fixture
@@ -29,5 +29,5 @@ async def test_an_engine_that_goes_while_it_pulls(engine: FakeEngine) -> None:
     with contextlib.closing(connect(engine.host)) as connected:
         images = Images(connected, None, 5.0)
         with pytest.raises(ImageUnavailable, match="could not be pulled: the Docker engine went"):
-            await images.have(ASKED, lambda kind, **_: told.append(kind))
+            await images.provide(ASKED, lambda kind, **_: told.append(kind))
     assert told == ["image_pull_started", "image_pull_failed"]

@@ -112,17 +112,6 @@ def test_a_reader_that_leaves_frees_the_model(tmp_path: Path) -> None:
         assert played.instance()["in_flight"] == 0
 
 
-def test_a_load_that_lacks_memory_makes_room_for_a_stream(tmp_path: Path) -> None:
-    """507 on the load unloads another model, as for a whole answer."""
-    fake_model(tmp_path / "models", "a.tar.gz")
-    fake_model(tmp_path / "models", "s.tar.gz", parts=PARTS)
-    with simulator(tmp_path / "models", tmp_path / "log", container=make_room_for(1)) as played:
-        assert played.invoke("a.tar.gz").status_code == 200
-        assert _text(_events(played, "s.tar.gz")) == "onetwothree"
-        assert [event["reason"] for event in played.kinds("unloaded")] == ["507"]
-        assert played.fake()["faults"] == []
-
-
 def test_an_answer_without_memory_or_model_before_a_stream(tmp_path: Path) -> None:
     """507 unloads another model, 404 of a lost one loads it again; the caller sees neither."""
     fake_model(tmp_path / "models", "a.tar.gz")

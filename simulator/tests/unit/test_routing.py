@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,46 +21,36 @@ def _candidate(name: str, **facts: object) -> Candidate:
     return Candidate(name, **{**plain, **facts})  # type: ignore[arg-type]
 
 
-def test_no_instance_no_route() -> None:
-    """Without an instance in service nobody answers."""
-    assert route([], busy_at=4) is None
+HOLDER = _candidate("a", loaded=True, model_in_flight=3)
+BUSY = _candidate("a", loaded=True, model_in_flight=4)
 
 
-def test_the_holder_answers() -> None:
-    """An instance that has the model is asked, however full it is."""
-    chosen = route([_candidate("a"), _candidate("b", loaded=True, models=9, memory=1.0)], 4)
-    assert chosen == Route("b")
-
-
-def test_the_emptiest_gets_a_new_model() -> None:
-    """Free memory counts before the number of models."""
-    full, free = _candidate("a", memory=0.9, models=1), _candidate("b", memory=0.1, models=5)
-    assert route([full, free], 4) == Route("b")
-    assert route([_candidate("a", models=2), _candidate("b", models=1)], 4) == Route("b")
-
-
-def test_the_least_busy_holder_answers() -> None:
-    """Of two copies the one with fewer requests of the model is asked."""
-    busy = _candidate("a", loaded=True, model_in_flight=3)
-    assert route([busy, _candidate("b", loaded=True, model_in_flight=1)], 4) == Route("b")
-
-
-def test_a_copy_is_made_where_every_holder_is_busy() -> None:
-    """The holder answers this one; the other instance loads a copy for the next ones."""
-    busy = _candidate("a", loaded=True, model_in_flight=4)
-    assert route([busy, _candidate("b")], 4) == Route("a", copy_to="b")
-    assert route([busy], 4) == Route("a")
-
-
-def test_a_copy_that_is_coming_gets_no_requests_yet() -> None:
-    """It would make warm callers wait; and it stops a further copy."""
-    busy, coming = _candidate("a", loaded=True, model_in_flight=9), _candidate("b", coming=True)
-    assert route([busy, coming, _candidate("c")], 4) == Route("a")
-
-
-def test_callers_of_a_cold_model_wait_where_it_comes() -> None:
-    """Not each on an instance of its own."""
-    assert route([_candidate("a"), _candidate("b", coming=True, models=9)], 4) == Route("b")
+@pytest.mark.parametrize(
+    ("candidates", "chosen"),
+    [
+        # Without an instance in service nobody answers.
+        ([], None),
+        # An instance that has the model is asked, however full it is.
+        ([_candidate("a"), _candidate("b", loaded=True, models=9, memory=1.0)], Route("b")),
+        # A new model comes where memory is free, then where fewer models are.
+        (
+            [_candidate("a", memory=0.9, models=1), _candidate("b", memory=0.1, models=5)],
+            Route("b"),
+        ),
+        ([_candidate("a", models=2), _candidate("b", models=1)], Route("b")),
+        # Of two copies the one with fewer requests of the model is asked.
+        ([HOLDER, _candidate("b", loaded=True, model_in_flight=1)], Route("b")),
+        # Where every holder is busy another instance loads a copy for the next ones.
+        ([BUSY, _candidate("b")], Route("a", copy_to="b")),
+        ([BUSY], Route("a")),
+        # A copy that is coming would make warm callers wait; and it stops a further copy.
+        ([BUSY, _candidate("b", coming=True), _candidate("c")], Route("a")),
+        # Callers of a cold model wait together where it comes.
+        ([_candidate("a"), _candidate("b", coming=True, models=9)], Route("b")),
+    ],
+)
+def test_which_instance_answers(candidates: list[Candidate], chosen: Route | None) -> None:
+    assert route(candidates, busy_at=4) == chosen
 
 
 @given(

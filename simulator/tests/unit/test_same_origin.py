@@ -6,73 +6,35 @@ import pytest
 
 from merlin_simulator.incoming import Hosts, find_refusal
 
+#: This machine's, AWS's, and a bucket's or an account's under them; at any port.
+OURS = """
+    127.0.0.1:8090 127.0.0.1 127.9.9.9:1 [::1]:8090 localhost:8090 LocalHost:80
+    localhost.:8090 bucket.localhost:8090 a.b.localhost host.docker.internal:8090
+    s3.amazonaws.com bucket.s3.amazonaws.com my.bucket.s3.eu-west-1.amazonaws.com
+    s3-us-west-2.amazonaws.com bucket.s3.dualstack.us-east-1.amazonaws.com
+    api.sagemaker.us-east-1.amazonaws.com runtime.sagemaker.us-east-1.amazonaws.com
+    123456789012.dkr.ecr.us-east-1.amazonaws.com sts.amazonaws.com
+    monitoring.us-east-1.amazonaws.com
+"""
+#: A name that somebody may own, another machine's address, and what is no host at all.
+OTHERS = """
+    x evil.example:8090 localhost.evil.example evillocalhost:8090 127.0.0.1.evil.example
+    127.0.0.1@evil.example evil.example@127.0.0.1 evil.example#localhost localhost:8090:8090
+    localhost:port localhost,evil.example localhost/evil [::1 ::1 [fe80::1]:8090
+    0.0.0.0:8090 192.168.1.5:8090 169.254.169.254 evil.amazonaws.com.evil.example
+    s3.amazonaws.com.evil.example evils3.amazonaws.com ec2-1-2-3-4.compute-1.amazonaws.com
+    evil-1.us-east-1.elb.amazonaws.com amazonaws.com simulator:8080 evil.internal.example
+    lоcalhost
+"""
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "127.0.0.1:8090",
-        "127.0.0.1",
-        "127.9.9.9:1",
-        "[::1]:8090",
-        "localhost:8090",
-        "LocalHost:80",
-        "localhost.:8090",
-        "bucket.localhost:8090",
-        "a.b.localhost",
-        "host.docker.internal:8090",
-        "s3.amazonaws.com",
-        "bucket.s3.amazonaws.com",
-        "my.bucket.s3.eu-west-1.amazonaws.com",
-        "s3-us-west-2.amazonaws.com",
-        "bucket.s3.dualstack.us-east-1.amazonaws.com",
-        "api.sagemaker.us-east-1.amazonaws.com",
-        "runtime.sagemaker.us-east-1.amazonaws.com",
-        "123456789012.dkr.ecr.us-east-1.amazonaws.com",
-        "sts.amazonaws.com",
-        "monitoring.us-east-1.amazonaws.com",
-    ],
-)
+
+@pytest.mark.parametrize("host", OURS.split())
 def test_hosts_of_a_server_of_loopback(host: str) -> None:
-    """This machine's, AWS's, and a bucket's or an account's under them; at any port."""
     assert host in Hosts("127.0.0.1")
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "",
-        "x",
-        "evil.example:8090",
-        "localhost.evil.example",
-        "evillocalhost:8090",
-        "127.0.0.1.evil.example",
-        "127.0.0.1@evil.example",
-        "evil.example@127.0.0.1",
-        "evil.example#localhost",
-        "localhost:8090:8090",
-        "localhost:port",
-        "localhost evil.example",
-        "localhost,evil.example",
-        "localhost/evil",
-        "[::1",
-        "::1",
-        "[fe80::1]:8090",
-        "0.0.0.0:8090",
-        "192.168.1.5:8090",
-        "169.254.169.254",
-        "evil.amazonaws.com.evil.example",
-        "s3.amazonaws.com.evil.example",
-        "evils3.amazonaws.com",
-        "ec2-1-2-3-4.compute-1.amazonaws.com",
-        "evil-1.us-east-1.elb.amazonaws.com",
-        "amazonaws.com",
-        "simulator:8080",
-        "evil.internal.example",
-        "lоcalhost",
-    ],
-)
+@pytest.mark.parametrize("host", ["", "localhost evil.example", *OTHERS.split()])
 def test_other_hosts(host: str) -> None:
-    """A name that somebody may own, another machine's address, and what is no host at all."""
     assert host not in Hosts("127.0.0.1")
 
 

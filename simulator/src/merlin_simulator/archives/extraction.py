@@ -321,12 +321,12 @@ def extract(
 
 def _extract_members(stream: TarStream, into: Path, limits: ExtractionLimits) -> int:
     tree = _Tree(into, stream, limits)
-    found = 0
+    count = 0
     for member in read_members(stream, limits.members):
         tree.add(member)
-        found += 1
+        count += 1
     stream.check_rest()
-    if not found:
+    if not count:
         raise NotExtractable(f"It has no files: {REMEDY}.")
     tree.make_links()
     return tree.written

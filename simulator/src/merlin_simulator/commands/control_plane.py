@@ -16,7 +16,7 @@ from pathlib import Path
 
 from merlin_simulator.archives.local_s3 import make_local_client
 from merlin_simulator.archives.stores import ArchiveStore
-from merlin_simulator.assembly import Parts, Wanted
+from merlin_simulator.assembly import EndpointSpec, Parts
 from merlin_simulator.commands.options import DOCKER, HERE, read_rules
 from merlin_simulator.commands.serving import Failures, listen, make_url, serve_app
 from merlin_simulator.control.apis import read_service_model
@@ -28,8 +28,8 @@ from merlin_simulator.control.records import held, newest_time
 from merlin_simulator.errors import InvalidRequest, SimulatorError
 from merlin_simulator.hosting import Machine
 from merlin_simulator.incoming import Hosts
-from merlin_simulator.runners.kept import end_left, note
 from merlin_simulator.runners.processes import find_missing_container
+from merlin_simulator.runners.supervision import kill_leftovers, record_pid
 from merlin_simulator.watch.events import Event, EventLog, make_console, tell_event
 
 
@@ -49,7 +49,7 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
         def start_process(
             wish: Wish, store: ArchiveStore, log: EventLog, name: str, given_up: Callable[[], bool]
         ) -> Machine:
-            return Parts(_wanted(wish, options.container), store, log).process(name, given_up)
+            return Parts(_make_spec(wish, options.container), store, log).process(name, given_up)
 
         yield start_process
         return
@@ -59,7 +59,7 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
             "Image says what runs"
         )
     # docker: processes do without.
-    from merlin_simulator.runners.images import TROUBLE, Asked, Images, connect
+    from merlin_simulator.runners.images import TROUBLE, ImageRequest, Images, connect
 
     engine = connect(None)
     images = Images(engine, options.registry, options.pull_timeout)
@@ -67,8 +67,8 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
     def contain(
         wish: Wish, store: ArchiveStore, log: EventLog, name: str, given_up: Callable[[], bool]
     ) -> Machine:
-        asked = Asked(wish.image, wish.variant_name, wish.role)
-        parts = Parts(_wanted(wish), store, log)
+        asked = ImageRequest(wish.image, wish.variant_name, wish.role)
+        parts = Parts(_make_spec(wish), store, log)
         return parts.contained(name, images, asked, wish.instance_type, given_up)
 
     try:
@@ -81,8 +81,8 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
         engine.close()
 
 
-def _wanted(wish: Wish, container: str | None = None) -> Wanted:
-    return Wanted(
+def _make_spec(wish: Wish, container: str | None = None) -> EndpointSpec:
+    return EndpointSpec(
         wish.endpoint_name,
         wish.rules,
         wish.budget,
@@ -150,7 +150,7 @@ def _work_dir(state: Path | None, stack: ExitStack) -> Path:
     if state is None:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simulator-")))
     work_dir = state.absolute() / "work"
-    if ended := end_left(work_dir / _PIDS):
+    if ended := kill_leftovers(work_dir / _PIDS):
         print(f"{ended} containers that a killed simulator left were ended", flush=True)
     try:
         shutil.rmtree(work_dir, ignore_errors=True)
@@ -167,10 +167,10 @@ def _newest(state: Path | None) -> float:
     return 0.0 if state is None else newest_time(state)
 
 
-def _check_types(given: Sequence[tuple[str, int]]) -> None:
+def _check_types(names: Sequence[tuple[str, int]]) -> None:
     """Raises ValueError for an instance type that SageMaker does not have."""
     known: Sequence[str] = ()
-    for name, _ in given:
+    for name, _ in names:
         known = known or read_service_model("sagemaker").shape_for(_INSTANCE_TYPE).enum
         if name not in known:
             nearest = difflib.get_close_matches(name, known, 1)
@@ -181,4 +181,4 @@ def _check_types(given: Sequence[tuple[str, int]]) -> None:
 def _note(folder: Path, _: str, event: Event) -> None:
     pid = event.fields.get("pid")
     if event.kind == "instance_starting" and isinstance(pid, int):
-        note(folder, pid)
+        record_pid(folder, pid)

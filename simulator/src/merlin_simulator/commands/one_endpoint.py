@@ -15,7 +15,7 @@ from pathlib import Path
 
 from merlin_simulator.app import Runner, build_app
 from merlin_simulator.archives.stores import SUFFIX, ArchiveStore, open_archives
-from merlin_simulator.assembly import Wanted, assemble
+from merlin_simulator.assembly import EndpointSpec, assemble
 from merlin_simulator.commands.options import read_rules
 from merlin_simulator.commands.serving import Failures, listen, make_url, serve_app
 from merlin_simulator.errors import PlatformFailed, SimulatorError
@@ -38,7 +38,7 @@ def play(options: argparse.Namespace) -> int:
             log = EventLog()
             work_dir = _work_dir(options, stack, log)
             log.listen(make_console(partial(print, flush=True), options.verbose))
-            endpoint, runners = assemble(_wanted(options, work_dir), store, log)
+            endpoint, runners = assemble(_make_spec(options, work_dir), store, log)
             _say_ready(options, listening.getsockname()[1])
             if not options.instance:
                 print(f"the containers' logs: {work_dir}/instance-*.log", flush=True)
@@ -61,8 +61,8 @@ def _serve(
     serve_app(app, listening, ending, endpoint.stop, failures, hosts)
 
 
-def _wanted(options: argparse.Namespace, work_dir: Path) -> Wanted:
-    return Wanted(
+def _make_spec(options: argparse.Namespace, work_dir: Path) -> EndpointSpec:
+    return EndpointSpec(
         endpoint_name=options.endpoint_name,
         rules=read_rules(options),
         budget=Budget(options.memory, options.disk),
@@ -114,14 +114,14 @@ def _temporary_folder(log: EventLog) -> Iterator[Path]:
         _remove(folder, sorted(folder.glob("*.log")) if never - served else [])
 
 
-def _remove(folder: Path, kept: Sequence[Path]) -> None:
+def _remove(folder: Path, logs: Sequence[Path]) -> None:
     """A download that was left behind may still write: its file is gone all the same."""
-    if not kept:
+    if not logs:
         shutil.rmtree(folder, ignore_errors=True)
         return
-    for path in set(folder.iterdir()).difference(kept):
+    for path in set(folder.iterdir()).difference(logs):
         shutil.rmtree(path, ignore_errors=True)
-    print(f"the containers' logs are kept: {', '.join(map(str, kept))}", file=sys.stderr)
+    print(f"the containers' logs are kept: {', '.join(map(str, logs))}", file=sys.stderr)
 
 
 def _say_ready(options: argparse.Namespace, port: int) -> None:

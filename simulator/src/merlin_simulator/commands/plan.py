@@ -126,12 +126,12 @@ def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettin
         demand = replace(demand, trace=options.trace, cloudwatch=None)
     if options.cloudwatch:
         demand = replace(demand, cloudwatch=options.cloudwatch, trace=options.trace)
-    wanted = {
+    limits = {
         "p99_s": options.p99,
         "cold_share": options.cold_share,
         "failures": options.failures,
     }
-    goals = replace(goals, **{name: goal for name, goal in wanted.items() if goal is not None})
+    goals = replace(goals, **{name: goal for name, goal in limits.items() if goal is not None})
     own = {kind.name: kind for kind in settings.types}
     types = [own.get(name) or find_instance_type(name) for name in options.instance or ()]
     return replace(

@@ -61,11 +61,11 @@ def run(options: argparse.Namespace) -> int:
     filled = threading.Event()
     try:
         with run_local_s3(options.host, options.port, filled, options.public_url) as url:
-            told = options.public_url or url
-            print(f"local S3 listening: {told} (bucket {options.bucket})", flush=True)
+            shown = options.public_url or url
+            print(f"local S3 listening: {shown} (bucket {options.bucket})", flush=True)
             _fill(url, options)
             filled.set()
-            print(f"local S3 ready: s3://{options.bucket}/{options.prefix} at {told}", flush=True)
+            print(f"local S3 ready: s3://{options.bucket}/{options.prefix} at {shown}", flush=True)
             while True:
                 signal.pause()
     except PlatformFailed as error:

@@ -7,7 +7,7 @@ Making room. A load first looks at the memory that is used; above the threshold,
 nobody wants are unloaded at once as are needed, the least recently used first. Loads that lack room
 do so side by side, and what waits for room counts as coming, so that none takes what another has
 had freed. Whenever the container answers 507 one more is unloaded and the load is tried again, a
-bounded number of times, one load at a time (`MemoryRoom.turn`). A model that callers
+bounded number of times, one load at a time (`Evictor.turn`). A model that callers
 wait for is `wanted` from their arrival to their answer, so it is never unloaded between its load
 and its first invocation. What is decided is decided in decisions.py; here it is done.
 """
@@ -39,7 +39,7 @@ from merlin_simulator.instance.decisions import (
     is_unloaded,
     judge_load,
 )
-from merlin_simulator.instance.memory import WISH_S, LoadedMemory, MemoryRoom, Resident, Residents
+from merlin_simulator.instance.memory import WISH_S, Evictor, LoadedMemory, Resident, Residents
 from merlin_simulator.rules import Rules
 from merlin_simulator.threads import run_in_thread
 from merlin_simulator.watch.events import EventLog, Value
@@ -79,7 +79,7 @@ class Holdings:
         self._stopping = False
         self.residents = Residents(instance)
         self.memory = LoadedMemory(self.residents)
-        self.room = MemoryRoom(self.residents, self.memory, budget.memory, rules, self.begin_unload)
+        self.evictor = Evictor(self.residents, self.memory, budget.memory, rules, self.begin_unload)
         self._disk_turns = asyncio.Lock()
         self._loads = asyncio.Semaphore(rules.loads_at_once)
         # No model leaves for one whose load is far off: it may be asked for until then.
@@ -151,7 +151,7 @@ class Holdings:
                     f"{needed:,} bytes of {budget:,}; give it more, or ask fewer models at once."
                 )
             if step is Step.WAIT:
-                await self.room.wait_for_change(deadline)
+                await self.evictor.wait_for_change(deadline)
 
     async def _fetch(self, resident: Resident) -> None:
         resident.state = ModelState.DOWNLOADING
@@ -188,8 +188,8 @@ class Holdings:
             await self._make_room_and_load(resident)
 
     async def _make_room_and_load(self, resident: Resident) -> None:
-        await self.room.make(resident)
-        since = self.room.evictions
+        await self.evictor.free_for_load(resident)
+        since = self.evictor.evictions
         try:
             await self._load(resident)
         except ContainerFailed as error:
@@ -202,12 +202,12 @@ class Holdings:
     ) -> None:
         deadline = time.monotonic() + self._rules.load_timeout_s
         resident.course.enter(Stage.TURN)
-        async with self.room.turn:
+        async with self.evictor.turn:
             for _ in range(self._rules.evictions_per_call):
                 resident.course.enter(Stage.ROOM)
-                if not await self.room.evict_another("507", resident, since, deadline):
+                if not await self.evictor.evict_another("507", resident, since, deadline):
                     break
-                since = self.room.evictions
+                since = self.evictor.evictions
                 try:
                     return await self._load(resident)
                 except ContainerFailed as again:
@@ -225,7 +225,7 @@ class Holdings:
                 await self._load_now(resident)
         except BaseException:
             resident.state = ModelState.ON_DISK
-            self.room.tell_change()
+            self.evictor.tell_change()
             raise
 
     async def _load_now(self, resident: Resident) -> None:
@@ -255,10 +255,10 @@ class Holdings:
                 await self.delete(self.residents.of(step.target_model))
             elif step is Step.EVICT:
                 resident.course.enter(Stage.TURN)
-                async with self.room.turn:
+                async with self.evictor.turn:
                     resident.course.enter(Stage.ROOM)
-                    since = self.room.evictions
-                    if not await self.room.evict_another("disk", resident, since, deadline):
+                    since = self.evictor.evictions
+                    if not await self.evictor.evict_another("disk", resident, since, deadline):
                         return False
             else:
                 return step is Step.DONE
@@ -292,13 +292,13 @@ class Holdings:
 
     def _end_leaving(self, resident: Resident, task: asyncio.Task[bool]) -> None:
         resident.leaving = None
-        self.room.tell_change()
+        self.evictor.tell_change()
         if not task.cancelled() and task.exception() is None and task.result():
             self._settle(resident)
 
     def _settle(self, resident: Resident) -> None:
         """What happens to a model that nobody wants any more, and nobody brings or removes."""
-        self.room.tell_change()
+        self.evictor.tell_change()
         if not resident.idle or self._stopping:
             return
         step = decide_after_use(resident.state, self._rules.cache)
@@ -329,7 +329,7 @@ class Holdings:
 
     def _leave_memory(self, resident: Resident) -> None:
         resident.state, resident.memory = ModelState.ON_DISK, None
-        self.room.count_eviction()
+        self.evictor.count_eviction()
 
     async def _delete(self, resident: Resident) -> bool:
         resident.state = None

@@ -123,15 +123,15 @@ class Instance:
 
         Raises what errors.py says, and InstanceGone when the request did not reach the container.
         """
-        with self._asked(invocation.target_model) as resident:
-            return await self._answered(resident, invocation, passage, self.client.invoke)
+        with self._count_request(invocation.target_model) as resident:
+            return await self._answer(resident, invocation, passage, self.client.invoke)
 
     async def invoke_stream(self, invocation: Invocation, passage: Passage) -> StreamedAnswer:
         """As invoke; the model stays wanted until the parts are read or closed."""
         async with AsyncExitStack() as stack:
-            resident = stack.enter_context(self._asked(invocation.target_model))
+            resident = stack.enter_context(self._count_request(invocation.target_model))
             ask = self.client.invoke_stream
-            answer = await self._answered(resident, invocation, passage, ask)
+            answer = await self._answer(resident, invocation, passage, ask)
             kept = stack.pop_all()
 
         async def ended(_: Exception | None) -> None:
@@ -154,7 +154,7 @@ class Instance:
             await asyncio.sleep(_IDLE_EVERY_S)
 
     @contextmanager
-    def _asked(self, target_model: str | None) -> Iterator[Resident | None]:
+    def _count_request(self, target_model: str | None) -> Iterator[Resident | None]:
         self._in_flight += 1
         try:
             if target_model is None:
@@ -166,15 +166,15 @@ class Instance:
         finally:
             self._in_flight -= 1
 
-    async def _answered(
+    async def _answer(
         self, resident: Resident | None, invocation: Invocation, passage: Passage, ask: Ask[AnswerT]
     ) -> AnswerT:
         if resident is None:
             return await self._ask("/invocations", invocation, passage, ask)
         losses = retries = 0
         while True:
-            await self._present(resident, passage)
-            since = self.holdings.room.evictions
+            await self._ensure_loaded(resident, passage)
+            since = self.holdings.evictor.evictions
             resident.invocations += 1
             try:
                 path = f"/models/{resident.model_name}/invoke"
@@ -182,22 +182,22 @@ class Instance:
             except ContainerFailed as error:
                 if error.status == NOT_FOUND and losses < _BROUGHT_AGAIN:
                     losses += 1
-                    if await self._lost(resident):
+                    if await self._is_lost(resident):
                         continue
                 if error.status == LACKS_MEMORY and retries < self._rules.evictions_per_call:
                     retries += 1
-                    if await self._room_beside(resident, since, passage):
+                    if await self._free_memory(resident, since, passage):
                         continue
                 raise self._without_memory(error) from error
 
-    async def _room_beside(self, resident: Resident, since: int, passage: Passage) -> bool:
+    async def _free_memory(self, resident: Resident, since: int, passage: Passage) -> bool:
         start = time.monotonic()
         try:
-            return await self.holdings.room.make_beside(resident, since)
+            return await self.holdings.evictor.free_for_invocation(resident, since)
         finally:
             passage.wait({Stage.ROOM: time.monotonic() - start})
 
-    async def _present(self, resident: Resident, passage: Passage) -> None:
+    async def _ensure_loaded(self, resident: Resident, passage: Passage) -> None:
         """The model is loaded when this returns; the callers of a cold one share its task."""
         if resident.state is ModelState.LOADED:
             return
@@ -230,7 +230,7 @@ class Instance:
         passage.container_statuses.append(answer.status)
         return answer
 
-    async def _lost(self, resident: Resident) -> bool:
+    async def _is_lost(self, resident: Resident) -> bool:
         """Whether the container has a model no more; a model may answer 404 on its own account."""
         before = self.holdings.loads()
         try:

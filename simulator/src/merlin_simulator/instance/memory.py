@@ -299,8 +299,10 @@ class LoadedMemory:
 WISH_S = 0.5
 
 
-class MemoryRoom:
-    """Who decides, or waits for a model in use, holds `turn`, and new loads wait behind it.
+class Evictor:
+    """Unloads models for others that lack memory.
+
+    Who decides, or waits for a model in use, holds `turn`, and new loads wait behind it.
 
     Models leave for several loads at the same time: what waits for room counts as coming for all
     who come later, so that none takes what another has had freed.
@@ -342,19 +344,19 @@ class MemoryRoom:
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._changed.wait(), max(0.0, deadline - time.monotonic()))
 
-    async def make(self, resident: Resident) -> None:
-        """Down to the threshold, as far as what is idle goes; the container has the last word.
+    async def free_for_load(self, resident: Resident) -> None:
+        """Unload idle models down to the threshold; the container has the last word.
 
         The model is LOADING then.
         """
         self._coming.append(resident)
         try:
-            await self._make(resident)
+            await self._free_for_load(resident)
             resident.state = ModelState.LOADING
         finally:
             self._coming.remove(resident)
 
-    async def _make(self, resident: Resident) -> None:
+    async def _free_for_load(self, resident: Resident) -> None:
         deadline = time.monotonic() + self._rules.load_timeout_s
         wish = time.monotonic() + WISH_S
         evictions = 0
@@ -366,7 +368,7 @@ class MemoryRoom:
                     return
                 since = self.evictions
                 await self._memory.read()
-                step = decide_memory(self._memory_turn(resident, self._limit))
+                step = decide_memory(self._describe_turn(resident, self._limit))
                 if step is Step.DONE:
                     return
                 if step is Step.EVICT:
@@ -386,7 +388,7 @@ class MemoryRoom:
     def _begin_unload(self, target_model: str) -> asyncio.Future[bool]:
         return self._unload(self._residents.of(target_model), "memory")
 
-    def _memory_turn(self, resident: Resident, limit: int) -> MemoryTurn:
+    def _describe_turn(self, resident: Resident, limit: int) -> MemoryTurn:
         before = self._coming[: self._coming.index(resident)]
         loading = [
             r.needed for r in self._residents if r.state is ModelState.LOADING and r is not resident
@@ -395,7 +397,7 @@ class MemoryRoom:
         held, used = self._residents.held_models(), self._memory.reading.used
         return MemoryTurn(held, resident.needed, loading, used, limit, self._rules.memory_threshold)
 
-    async def make_beside(self, resident: Resident, since: int) -> bool:
+    async def free_for_invocation(self, resident: Resident, since: int) -> bool:
         """For an invocation that lacked memory: whether another model has left since then.
 
         While its caller waits here, the model may itself be what leaves for another one, and is

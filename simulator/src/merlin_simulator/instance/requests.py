@@ -53,9 +53,9 @@ def _check_characters(name: str, most: int) -> None:
         raise _refused(name, f"it has the character {odd!a}, which cannot be printed")
 
 
-def _refused(name: str, found: str) -> InvalidRequest:
+def _refused(name: str, fault: str) -> InvalidRequest:
     shown = name if len(name) <= 100 else f"{name[:100]}…"
-    return InvalidRequest(f"TargetModel {shown!r} is refused: {found}; {_REMEDY}.")
+    return InvalidRequest(f"TargetModel {shown!r} is refused: {fault}; {_REMEDY}.")
 
 
 @dataclass(frozen=True)

@@ -55,14 +55,14 @@ def read_standing(load: Load, observer: Observer, duration: float) -> Standing:
 
 def format_standing(now: Standing) -> str:
     """The standing in words."""
-    words = [
+    parts = [
         *(_sending(now) if now.elapsed < now.duration else _waiting(now)),
         f"hits {'-' if now.hit_ratio is None else format_share(now.hit_ratio)}",
         f"p50 {'-' if now.p50 is None else format_seconds(now.p50)}",
         f"{now.failures} failed" + (f", {now.not_sent} not sent" if now.not_sent else ""),
         f"{now.loaded} loaded" + ("" if now.memory is None else f", {format_size(now.memory)}"),
     ]
-    return " · ".join(words)
+    return " · ".join(parts)
 
 
 def _sending(now: Standing) -> list[str]:

@@ -20,7 +20,7 @@ from merlin_simulator.hosting import Variant
 from merlin_simulator.instance.container_client import ContainerClient, InstanceGone
 from merlin_simulator.instance.instance import Instance
 from merlin_simulator.rules import Rules
-from merlin_simulator.runners.kept import keep_watch
+from merlin_simulator.runners.supervision import keep_watch
 from merlin_simulator.watch.state import InstanceState
 
 
@@ -88,12 +88,12 @@ class AttachedInstances:
     async def run(self) -> None:
         """Look at the addresses now and then, until cancelled."""
         try:
-            await self._look()
+            await self._update()
             urls = (instance.client.url for instance in self._instances.values())
-            kept = {self._place(url).root.name for url in urls}
-            await asyncio.to_thread(_forget_replicas, self._attachment.root, kept)
+            folder_names = {self._find_folder(url).root.name for url in urls}
+            await asyncio.to_thread(_forget_replicas, self._attachment.root, folder_names)
             while True:
-                await self._look()
+                await self._update()
                 await asyncio.sleep(self._rules.resolve_every_s)
         finally:
             tasks = [*self._watched.values(), *self._leaving.values()]
@@ -104,11 +104,11 @@ class AttachedInstances:
     async def stop(self) -> None:
         """The containers are not ours to stop."""
 
-    async def _look(self) -> None:
+    async def _update(self) -> None:
         for watch in self._watched.values():
             if watch.done():
                 watch.result()  # it ends by failing only
-        urls = await self._urls()
+        urls = await self._resolve()
         # One that is still leaving empties its folder first: it joins at a later look.
         new = [name for name in urls if name not in {*self._instances, *self._leaving}]
         await asyncio.gather(*(self._join(name, urls[name]) for name in new))
@@ -117,7 +117,7 @@ class AttachedInstances:
             if name not in urls and instance.state is not InstanceState.IN_SERVICE:
                 self._leave(name, instance)
 
-    async def _urls(self) -> dict[str, str]:
+    async def _resolve(self) -> dict[str, str]:
         """Instance names and urls, by address."""
         parts = urlsplit(self._attachment.url)
         host, port = parts.hostname or "", parts.port or 80
@@ -125,13 +125,13 @@ class AttachedInstances:
             return {f"[{host}]:{port}" if ":" in host else f"{host}:{port}": self._attachment.url}
         return {
             f"{host}-{address}": urlunsplit(("http", f"{address}:{port}", "", "", ""))
-            for address in await self._addresses(host, port)
+            for address in await self._look_up(host, port)
         }
 
-    async def _addresses(self, host: str, port: int) -> list[str]:
+    async def _look_up(self, host: str, port: int) -> list[str]:
         """Of the host, by IPv4: by both, a container would be two instances."""
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(
+            answers = await asyncio.get_running_loop().getaddrinfo(
                 host, port, family=socket.AF_INET, type=socket.SOCK_STREAM
             )
         except (OSError, UnicodeError) as error:
@@ -145,11 +145,11 @@ class AttachedInstances:
             self._unknown = True
             return []
         self._unknown = False
-        return sorted({str(address[0]) for *_, address in found})
+        return sorted({str(address[0]) for *_, address in answers})
 
     async def _join(self, name: str, url: str) -> None:
         """The folder is emptied here, so what the container has of it is unloaded before."""
-        place = self._place(url)
+        place = self._find_folder(url)
         await self._unload_left_over(name, url)
         instance = await asyncio.to_thread(self._make_instance, name, url, place)
         self._instances[name] = instance
@@ -157,7 +157,7 @@ class AttachedInstances:
         instance.tell("instance_starting", pid=None)
         self._watched[name] = asyncio.create_task(self._watch(instance))
 
-    def _place(self, url: str) -> Attachment:
+    def _find_folder(self, url: str) -> Attachment:
         """Replicas share one volume: each has a folder of its own in it, named by its address."""
         attachment, address = self._attachment, urlsplit(url).hostname or ""
         if url == attachment.url:
@@ -176,7 +176,7 @@ class AttachedInstances:
         """A container may outlive the simulator that loaded its models: it is this endpoint's."""
         client = ContainerClient(url, self._rules)
         try:
-            for model_name in sorted(await _listed(client)):
+            for model_name in sorted(await _list_models(client)):
                 await self._unload(name, client, model_name)
         except InstanceGone:
             pass  # it does not run yet, so it has none
@@ -201,15 +201,15 @@ class AttachedInstances:
         instance.end("its address is gone", InstanceState.STOPPED)
         del self._instances[name]
         self._variant.leave(name)
-        self._leaving[name] = asyncio.create_task(self._let_go(name, instance))
+        self._leaving[name] = asyncio.create_task(self._release(name, instance))
 
-    async def _let_go(self, name: str, instance: Instance) -> None:
+    async def _release(self, name: str, instance: Instance) -> None:
         """Its requests end in their own time, then its connections are closed; no folder stays."""
         try:
             await instance.wait_until_idle(self._rules.invoke_timeout_s)
         finally:
             await instance.close()
-        place = self._place(instance.client.url)
+        place = self._find_folder(instance.client.url)
         if place != self._attachment:
             await asyncio.to_thread(shutil.rmtree, place.root, ignore_errors=True)
         del self._leaving[name]
@@ -222,7 +222,7 @@ def _is_address(host: str) -> bool:
     return False
 
 
-async def _listed(client: ContainerClient) -> frozenset[str]:
+async def _list_models(client: ContainerClient) -> frozenset[str]:
     """What the container has; nothing where it does not say it, which its health tells of."""
     for _ in range(_LISTINGS):
         with suppress(ContainerFailed):
@@ -233,8 +233,8 @@ async def _listed(client: ContainerClient) -> frozenset[str]:
     return frozenset()
 
 
-def _forget_replicas(root: Path, kept: Collection[str]) -> None:
+def _forget_replicas(root: Path, folder_names: Collection[str]) -> None:
     """Remove what replicas of an earlier run left in a shared volume; those of now are kept."""
     for path in root.iterdir() if root.is_dir() else ():
-        if _is_address(path.name) and path.name not in kept:
+        if _is_address(path.name) and path.name not in folder_names:
             shutil.rmtree(path, ignore_errors=True)

@@ -17,8 +17,15 @@ from docker.types import DeviceRequest, LogConfig
 from merlin_simulator.instance.docker_memory import DockerGauge
 from merlin_simulator.instance.instance import Instance
 from merlin_simulator.rules import GIB
-from merlin_simulator.runners.images import TROUBLE, Asked, Engine, Images, remove, said
-from merlin_simulator.runners.kept import DoesNotStart
+from merlin_simulator.runners.images import (
+    TROUBLE,
+    Engine,
+    ImageRequest,
+    Images,
+    read_message,
+    remove,
+)
+from merlin_simulator.runners.supervision import DoesNotStart
 from merlin_simulator.threads import run_in_thread
 
 #: AWS, "Custom inference code with hosting services": where a container listens.
@@ -44,28 +51,30 @@ class Place:
 
 
 @dataclass
-class ContainerLives:
+class DockerLauncher:
     """The containers of one instance, one after the other; each is made anew."""
 
     images: Images
-    asked: Asked
+    request: ImageRequest
     place: Place
     log: Path
     _image: str = ""
 
     async def prepare(self, instance: Instance) -> None:
         """The engine has the image. Raises ImageUnavailable."""
-        self._image = await self.images.have(self.asked, instance.tell)
+        self._image = await self.images.provide(self.request, instance.tell)
 
-    async def begin(self, instance: Instance) -> ContainerLife:
+    async def launch(self, instance: Instance) -> DockerContainer:
         """A container that was started; from now on instance asks at its port."""
         engine, options = self.images.engine, self._options(instance.name)
         try:
-            life = await run_in_thread(lambda: _started(engine, self._image, options, self.log))
+            running = await run_in_thread(lambda: _start(engine, self._image, options, self.log))
         except TROUBLE as error:
-            raise DoesNotStart(f"{self.asked.image} does not start: {said(error)}") from error
-        instance.client.url = life.url
-        return life
+            raise DoesNotStart(
+                f"{self.request.image} does not start: {read_message(error)}"
+            ) from error
+        instance.client.url = running.url
+        return running
 
     def _options(self, instance_name: str) -> dict[str, Any]:
         engine, place = self.images.engine, self.place
@@ -98,21 +107,21 @@ def make_devices(instance_type: str, gpus: bool) -> dict[str, Any]:
     return {"device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])]}
 
 
-def _started(engine: Engine, image: str, options: dict[str, Any], log: Path) -> ContainerLife:
+def _start(engine: Engine, image: str, options: dict[str, Any], log: Path) -> DockerContainer:
     """Blocks. Nothing is left of one that does not start."""
     log.touch()
     container = engine.client.containers.create(image, **options)
     try:
         container.start()
         container.reload()
-        return ContainerLife(container, log, options.get("mem_limit"))
+        return DockerContainer(container, log, options.get("mem_limit"))
     except BaseException:
         with suppress(*TROUBLE):
             remove(container)
         raise
 
 
-class ContainerLife:
+class DockerContainer:
     """A container that was started. log: gets what it writes; memory: its limit in bytes."""
 
     def __init__(self, container: Container, log: Path, memory: int | None) -> None:
@@ -124,7 +133,7 @@ class ContainerLife:
         self.pid: int | None = state["Pid"] or None
         self.gauge = DockerGauge(lambda: container)
 
-    async def over(self) -> str:
+    async def wait_for_end(self) -> str:
         """Until it has ended, and all that it wrote is in the log."""
         return await run_in_thread(self._follow)
 
@@ -137,10 +146,10 @@ class ContainerLife:
     async def kill(self) -> None:
         """It is gone, whoever asks for it first; what the engine leaves goes with the simulator."""
         if self._removal is None:
-            self._removal = asyncio.create_task(self._removed())
+            self._removal = asyncio.create_task(self._remove())
         await asyncio.shield(self._removal)
 
-    async def _removed(self) -> None:
+    async def _remove(self) -> None:
         with suppress(*TROUBLE):
             await run_in_thread(lambda: remove(self._container))
 
@@ -155,11 +164,11 @@ class ContainerLife:
         except NotFound:
             return "its removal"
         except TROUBLE as error:
-            return f"trouble of the engine ({said(error)})"
-        return ended_with(code, killed, self._memory)
+            return f"trouble of the engine ({read_message(error)})"
+        return describe_end(code, killed, self._memory)
 
 
-def ended_with(code: int, out_of_memory: bool, memory: int | None) -> str:
+def describe_end(code: int, out_of_memory: bool, memory: int | None) -> str:
     """How a container ended, in words."""
     if out_of_memory and memory:
         return f"signal 9, as it took more than its memory ({memory / GIB:.3g} GiB),"

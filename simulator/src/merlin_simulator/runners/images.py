@@ -59,7 +59,7 @@ class Engine:
             return self._remove(lambda owner: _is_here(owner) and not _runs(owner))
         except TROUBLE as error:
             raise PlatformFailed(
-                f"containers of an earlier simulator cannot be removed: {said(error)}"
+                f"containers of an earlier simulator cannot be removed: {read_message(error)}"
             ) from error
 
     def remove_own(self) -> int:
@@ -89,16 +89,18 @@ def connect(address: str | None) -> Engine:
     Raises PlatformFailed where none answers.
     """
     try:
-        made: dict[str, Any] = {"timeout": _ANSWER_S, "max_pool_size": _CONNECTIONS}
+        options: dict[str, Any] = {"timeout": _ANSWER_S, "max_pool_size": _CONNECTIONS}
         client = (
-            docker.DockerClient(base_url=address, **made) if address else docker.from_env(**made)
+            docker.DockerClient(base_url=address, **options)
+            if address
+            else docker.from_env(**options)
         )
         info = client.info()
     except TROUBLE as error:
         place = address or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         raise PlatformFailed(
-            f"no Docker engine answers at {place} ({said(error)}): start Docker, set DOCKER_HOST "
-            "to its address, or take --instances-on this-machine"
+            f"no Docker engine answers at {place} ({read_message(error)}): start Docker, set "
+            "DOCKER_HOST to its address, or take --instances-on this-machine"
         ) from error
     return Engine(client, int(info["MemTotal"]), "nvidia" in info.get("Runtimes", {}))
 
@@ -114,8 +116,8 @@ def remove(container: Container) -> None:
             raise
 
 
-def said(error: BaseException) -> str:
-    """The engine's own words, without what HTTP adds to them."""
+def read_message(error: BaseException) -> str:
+    """What the engine says, without what HTTP adds."""
     if isinstance(error, HTTPError):
         return "the Docker engine went away in the middle of an answer"
     explanation = getattr(error, "explanation", None)
@@ -168,7 +170,7 @@ class Fault(Enum):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImageRequest:
     """An image as a model names it, for what is said when it cannot be had. role: an ARN."""
 
     image: str
@@ -176,8 +178,8 @@ class Asked:
     role: str
 
 
-def fault_of(message: str) -> Fault:
-    """What an engine's words about a pull that failed mean.
+def classify_fault(message: str) -> Fault:
+    """Why a pull failed, by what the engine says.
 
     Docker's own registry denies what does not exist, too: "does not exist or may require 'docker
     login'". That is no right.
@@ -192,35 +194,35 @@ def fault_of(message: str) -> Fault:
     return Fault.NO_REGISTRY
 
 
-def reason_of(asked: Asked, message: str) -> str:
+def explain_failure(request: ImageRequest, message: str) -> str:
     """A FailureReason that begins with SageMaker's words, where it has some for the fault.
 
     Found in its users' reports: aws/amazon-sagemaker-examples#275, aws/deep-learning-containers#759
     and, of CreateModel, aws-samples/easy-amazon-sagemaker-deployments#4.
     """
-    fault = fault_of(message)
+    fault = classify_fault(message)
     if fault is Fault.NO_RIGHT:
         return (
-            f"The role '{asked.role}' does not have BatchGetImage permission for the image: "
-            f"'{asked.image}'. The engine says: {message}. Log in with docker login, or give the "
+            f"The role '{request.role}' does not have BatchGetImage permission for the image: "
+            f"'{request.image}'. The engine says: {message}. Log in with docker login, or give the "
             "engine an image of that name."
         )
     if fault is Fault.NOT_THERE:
         return (
             "Please make sure all images included in the model for the production variant "
-            f"{asked.variant_name} exist, and that the execution role used to create the model "
-            f"has permissions to access them. Requested image {asked.image} not found. The engine "
-            f"says: {message}."
+            f"{request.variant_name} exist, and that the execution role used to create the model "
+            f"has permissions to access them. Requested image {request.image} not found. The "
+            f"engine says: {message}."
         )
     return (
-        f"Image {asked.image} of production variant {asked.variant_name} could not be pulled: "
+        f"Image {request.image} of production variant {request.variant_name} could not be pulled: "
         f"{message}. See that the engine and its registry run, name another one with --registry, "
         "or give the engine an image of that name."
     )
 
 
-def place_of(image: str, registry: str | None) -> str:
-    """Where it is pulled from: registry, HOST:PORT, stands for the hosts of ECR."""
+def find_source(image: str, registry: str | None) -> str:
+    """Where an image is pulled from: registry, HOST:PORT, stands for the hosts of ECR."""
     match = _ECR.fullmatch(image)
     return f"{registry}/{match['rest']}" if registry and match else image
 
@@ -234,7 +236,7 @@ class Images:
     pull_s: float
     _pulling: dict[str, asyncio.Lock] = field(default_factory=dict)
 
-    async def have(self, asked: Asked, tell: Callable[..., None]) -> str:
+    async def provide(self, request: ImageRequest, tell: Callable[..., None]) -> str:
         """What the engine calls the image, which it has now; it is pulled where it has not.
 
         From a registry that stands for ECR it is pulled each time, which takes nothing where it is
@@ -242,42 +244,46 @@ class Images:
         taken. tell: hears of it, as Instance.tell. Raises ImageUnavailable, or PlatformFailed
         without an engine.
         """
-        place = place_of(asked.image, self.registry)
+        place = find_source(request.image, self.registry)
         async with self._pulling.setdefault(place, asyncio.Lock()):
-            if await self._has(asked, asked.image):
-                return asked.image
+            if await self._is_present(request, request.image):
+                return request.image
             try:
-                await self._pulled(asked, place, tell)
+                await self._pull_in_time(request, place, tell)
             except PullRefused as error:
-                words = str(error)
-                gone = fault_of(words) is Fault.NO_REGISTRY
-                if place == asked.image or not gone or not await self._has(asked, place):
-                    message = reason_of(asked, words)
-                    tell("image_pull_failed", image=asked.image, message=words)
+                answer = str(error)
+                gone = classify_fault(answer) is Fault.NO_REGISTRY
+                if place == request.image or not gone or not await self._is_present(request, place):
+                    message = explain_failure(request, answer)
+                    tell("image_pull_failed", image=request.image, message=answer)
                     raise ImageUnavailable(message) from error
             return place
 
-    async def _has(self, asked: Asked, name: str) -> bool:
+    async def _is_present(self, request: ImageRequest, name: str) -> bool:
         try:
             await run_in_thread(lambda: self.engine.client.images.get(name))
         except ImageNotFound:
             return False
         except APIError as error:
-            raise ImageUnavailable(reason_of(asked, said(error))) from error
+            raise ImageUnavailable(explain_failure(request, read_message(error))) from error
         except TROUBLE as error:
-            raise PlatformFailed(f"The Docker engine does not answer: {said(error)}.") from error
+            raise PlatformFailed(
+                f"The Docker engine does not answer: {read_message(error)}."
+            ) from error
         return True
 
-    async def _pulled(self, asked: Asked, place: str, tell: Callable[..., None]) -> None:
+    async def _pull_in_time(
+        self, request: ImageRequest, place: str, tell: Callable[..., None]
+    ) -> None:
         start, ended = time.monotonic(), threading.Event()
         loop = asyncio.get_running_loop()
 
         def progress(done: int, total: int) -> None:
             loop.call_soon_threadsafe(
-                lambda: tell("image_pulling", image=asked.image, bytes=done, total=total)
+                lambda: tell("image_pulling", image=request.image, bytes=done, total=total)
             )
 
-        tell("image_pull_started", image=asked.image)
+        tell("image_pull_started", image=request.image)
         try:
             await asyncio.wait_for(
                 run_in_thread(lambda: self._pull(place, progress, ended)), self.pull_s
@@ -285,10 +291,10 @@ class Images:
         except asyncio.TimeoutError as error:
             raise PullRefused(f"it was not pulled within {self.pull_s:g} s") from error
         except TROUBLE as error:
-            raise PullRefused(said(error)) from error
+            raise PullRefused(read_message(error)) from error
         finally:
             ended.set()
-        tell("image_pulled", image=asked.image, seconds=time.monotonic() - start)
+        tell("image_pulled", image=request.image, seconds=time.monotonic() - start)
 
     def _pull(self, place: str, tell: Callable[[int, int], None], ended: threading.Event) -> None:
         """Blocks; the engine gives up a pull that nobody listens to."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from merlin_simulator.instance.instance import Instance
 from merlin_simulator.instance.memory import ProcessTreeGauge
-from merlin_simulator.runners.kept import DoesNotStart
+from merlin_simulator.runners.supervision import DoesNotStart
 
 #: This project's own container, as `docker run IMAGE serve` starts it.
 OUR_CONTAINER = (sys.executable, "-m", "container", "serve")
@@ -37,7 +37,7 @@ def find_missing_container() -> str | None:
 
 
 @dataclass(frozen=True)
-class ProcessLives:
+class ProcessLauncher:
     """How a process is started: its command, what its environment has beside ours, its log."""
 
     command: Sequence[str]
@@ -48,7 +48,7 @@ class ProcessLives:
     async def prepare(self, _: Instance) -> None:
         """A process needs nothing that is not here."""
 
-    async def begin(self, _: Instance) -> ProcessLife:
+    async def launch(self, _: Instance) -> ContainerProcess:
         """Its process, with a group of its own. Raises DoesNotStart."""
         try:
             with self.log.open("ab") as log:
@@ -64,17 +64,17 @@ class ProcessLives:
                 )
         except OSError as error:
             raise DoesNotStart(f"{self.command[0]} does not start: {error}") from error
-        return ProcessLife(process)
+        return ContainerProcess(process)
 
 
-class ProcessLife:
+class ContainerProcess:
     """A process that was started, with all that it starts."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process, self.pid = process, process.pid
         self.gauge = ProcessTreeGauge(process.pid)
 
-    async def over(self) -> str:
+    async def wait_for_end(self) -> str:
         """Until the process has ended; others that it started may be left."""
         code = await self._process.wait()
         return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from merlin_simulator.archives.stores import FolderArchives
-from merlin_simulator.assembly import Parts, Wanted
+from merlin_simulator.assembly import EndpointSpec, Parts
 from merlin_simulator.errors import PlatformFailed
 from merlin_simulator.hosting import Fleet, Variant
 from merlin_simulator.instance.holdings import Budget
@@ -59,7 +59,7 @@ class Machines:
         self.gate = threading.Event()
         self.gate.set()
         store, log = FolderArchives(folder), EventLog()
-        self._parts = Parts(Wanted("shop", RULES, Budget(None, None), folder), store, log)
+        self._parts = Parts(EndpointSpec("shop", RULES, Budget(None, None), folder), store, log)
         self._attachment = Attachment("http://127.0.0.1:9", folder, folder)
         names = (f"all-{number}" for number in itertools.count(1))
         variant = Variant("shop", True, "", RULES, log)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from merlin_simulator.archives.stores import open_archives
-from merlin_simulator.assembly import Wanted, assemble
+from merlin_simulator.assembly import EndpointSpec, assemble
 from merlin_simulator.hosting import Endpoint
 from merlin_simulator.instance.holdings import Budget
 from merlin_simulator.instance.requests import Invocation
@@ -56,7 +56,7 @@ async def _playing(
     """An endpoint of the containers behind HOST; folder/ is the one they share."""
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names.getaddrinfo)
     attachment = read_attachment(f"http://{HOST}:{port}={tmp_path / 'folder'}")
-    wanted = Wanted("test", RULES, Budget(), tmp_path, attachments=(attachment,))
+    wanted = EndpointSpec("test", RULES, Budget(), tmp_path, attachments=(attachment,))
     log = EventLog()
     endpoint, (runner,) = assemble(wanted, open_archives(str(tmp_path / "models")), log)
     running = asyncio.create_task(runner.run())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from merlin_simulator.rules import GIB
-from merlin_simulator.runners.containers import ended_with, make_devices, make_limits
+from merlin_simulator.runners.containers import describe_end, make_devices, make_limits
 
 
 def test_its_memory_is_that_of_its_type() -> None:
@@ -46,4 +46,4 @@ def test_gpus_are_for_types_that_have_some(instance_type: str, gpus: bool, hande
     ],
 )
 def test_how_it_ended(code: int, out_of_memory: bool, words: str) -> None:
-    assert ended_with(code, out_of_memory, 2 * GIB) == words
+    assert describe_end(code, out_of_memory, 2 * GIB) == words

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from merlin_simulator.runners.images import (
-    Asked,
     Fault,
+    ImageRequest,
     PullRefused,
-    fault_of,
+    classify_fault,
+    explain_failure,
+    find_source,
     follow_pull,
-    place_of,
-    reason_of,
 )
 
 ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/merlin"
@@ -38,7 +38,7 @@ ROLE = "arn:aws:iam::123456789012:role/sagemaker"
 def test_a_registry_stands_for_the_hosts_of_ecr_only(
     image: str, registry: str | None, place: str
 ) -> None:
-    assert place_of(image, registry) == place
+    assert find_source(image, registry) == place
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_a_registry_stands_for_the_hosts_of_ecr_only(
     ],
 )
 def test_what_is_wrong_with_a_pull(words: str, fault: Fault) -> None:
-    assert fault_of(words) is fault
+    assert classify_fault(words) is fault
 
 
 def test_sagemakers_words_begin_the_reason() -> None:
     """Each names the image, and has what the engine said."""
-    asked = Asked(f"{ECR}:1", "AllTraffic", ROLE)
+    asked = ImageRequest(f"{ECR}:1", "AllTraffic", ROLE)
     words = {
         "manifest unknown": "Please make sure all images included in the model for the production "
         "variant AllTraffic exist, and that the execution role used to create the model has "
@@ -83,7 +83,7 @@ def test_sagemakers_words_begin_the_reason() -> None:
         "connection refused": f"Image {ECR}:1 of production variant AllTraffic could not be pulled",
     }
     for said, begin in words.items():
-        reason = reason_of(asked, said)
+        reason = explain_failure(asked, said)
         assert reason.startswith(begin)
         assert said in reason
 

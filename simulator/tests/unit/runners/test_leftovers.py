@@ -6,15 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from merlin_simulator.runners.kept import end_left, note
+from merlin_simulator.runners.supervision import kill_leftovers, record_pid
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 def test_what_was_noted_and_runs_is_ended(tmp_path: Path) -> None:
     with subprocess.Popen(SLEEPS, start_new_session=True) as left:
-        note(tmp_path / "pids", left.pid)
-        assert end_left(tmp_path / "pids") == 1
+        record_pid(tmp_path / "pids", left.pid)
+        assert kill_leftovers(tmp_path / "pids") == 1
         assert left.wait(60) == -9
 
 
@@ -23,11 +23,11 @@ def test_another_program_of_the_same_pid_is_let_be(tmp_path: Path) -> None:
         (tmp_path / str(other.pid)).write_text("1.0")
         (tmp_path / "strange").write_text("?")
         (tmp_path / "999999999").write_text("1.0")
-        assert end_left(tmp_path) == 0
+        assert kill_leftovers(tmp_path) == 0
         assert other.poll() is None
         other.kill()
 
 
 def test_nothing_was_noted(tmp_path: Path) -> None:
-    note(tmp_path / "pids", 999999999)
-    assert end_left(tmp_path / "pids") == 0
+    record_pid(tmp_path / "pids", 999999999)
+    assert kill_leftovers(tmp_path / "pids") == 0

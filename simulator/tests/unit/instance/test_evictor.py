@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from merlin_simulator.instance.memory import LoadedMemory, MemoryRoom, Reading, Resident, Residents
+from merlin_simulator.instance.memory import Evictor, LoadedMemory, Reading, Resident, Residents
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.state import ModelState
 
@@ -21,7 +21,7 @@ class Played:
         self.memory = LoadedMemory(self.residents)
         self.memory.gauge = self
         rules = replace(Rules(), memory_threshold=1.0)
-        self.room = MemoryRoom(self.residents, self.memory, 100, rules, self.unload)
+        self.evictor = Evictor(self.residents, self.memory, 100, rules, self.unload)
         for number, name in enumerate(loaded):
             resident = self.residents.of(name)
             resident.state, resident.last_used = ModelState.LOADED, float(number)
@@ -35,7 +35,7 @@ class Played:
         left = resident.target_model not in self.refusing
         if left:
             resident.state = ModelState.ON_DISK
-            self.room.count_eviction()
+            self.evictor.count_eviction()
         told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         told.set_result(left)
         return told
@@ -44,26 +44,26 @@ class Played:
 async def test_room_is_made_down_to_the_threshold() -> None:
     """The least recently used goes, and no more than has to."""
     played = Played("a", "b")
-    await played.room.make(played.residents.of("new"))
+    await played.evictor.free_for_load(played.residents.of("new"))
     assert played.asked == [("a", "memory")]
-    await played.room.make(played.residents.of("new"))
-    assert played.room.evictions == len(played.asked) == 1
+    await played.evictor.free_for_load(played.residents.of("new"))
+    assert played.evictor.evictions == len(played.asked) == 1
 
 
 async def test_one_that_does_not_leave_is_asked_once_and_the_next_one_goes() -> None:
     """Whoever lacks memory waits for the first that leaves."""
     played = Played("a", "b", refusing={"a"})
-    since = played.room.evictions
-    assert await played.room.make_beside(played.residents.of("new"), since)
+    since = played.evictor.evictions
+    assert await played.evictor.free_for_invocation(played.residents.of("new"), since)
     assert played.asked == [("a", "507"), ("b", "507")]
 
 
 async def test_room_that_was_made_meanwhile_is_room() -> None:
     """Nobody is asked to leave for it."""
     played = Played("a")
-    since = played.room.evictions
-    played.room.count_eviction()
-    assert await played.room.make_beside(played.residents.of("new"), since)
+    since = played.evictor.evictions
+    played.evictor.count_eviction()
+    assert await played.evictor.free_for_invocation(played.residents.of("new"), since)
     assert played.asked == []
 
 
@@ -73,7 +73,7 @@ async def test_a_model_in_use_is_waited_for_until_the_deadline() -> None:
     played.residents.of("a").wanted = 1
     deadline = time.monotonic() + 0.1
     keep = played.residents.of("new")
-    assert not await played.room.evict_another("507", keep, played.room.evictions, deadline)
+    assert not await played.evictor.evict_another("507", keep, played.evictor.evictions, deadline)
     assert time.monotonic() >= deadline
     assert played.asked == []
 
@@ -98,7 +98,7 @@ class Slow(Played):
     async def _go(self, resident: Resident) -> bool:
         await self.leave.wait()
         resident.state = ModelState.ON_DISK
-        self.room.count_eviction()
+        self.evictor.count_eviction()
         return True
 
     async def until_asked(self, count: int) -> None:
@@ -112,14 +112,14 @@ async def test_models_leave_for_several_loads_at_the_same_time() -> None:
     coming = [played.residents.of(name) for name in ("x", "y")]
     for resident in coming:
         resident.state, resident.needed = ModelState.ON_DISK, 40
-    making = [asyncio.ensure_future(played.room.make(resident)) for resident in coming]
+    making = [asyncio.ensure_future(played.evictor.free_for_load(resident)) for resident in coming]
     await asyncio.wait_for(played.until_asked(2), 60)
     assert played.asked == [("a", "memory"), ("b", "memory")]
     assert [resident.state for resident in coming] == [ModelState.ON_DISK] * 2
     played.leave.set()
     await asyncio.wait_for(asyncio.gather(*making), 60)
     assert [resident.state for resident in coming] == [ModelState.LOADING] * 2
-    assert played.room.evictions == 2
+    assert played.evictor.evictions == 2
 
 
 async def test_who_comes_first_is_not_held_up_by_who_comes_later() -> None:
@@ -127,15 +127,15 @@ async def test_who_comes_first_is_not_held_up_by_who_comes_later() -> None:
     first, later = (played.residents.of(name) for name in ("x", "y"))
     for resident in (first, later):
         resident.state, resident.needed = ModelState.ON_DISK, 90
-    waiting = asyncio.ensure_future(played.room.make(first))
+    waiting = asyncio.ensure_future(played.evictor.free_for_load(first))
     await asyncio.wait_for(played.until_asked(1), 60)
-    others = asyncio.ensure_future(played.room.make(later))
+    others = asyncio.ensure_future(played.evictor.free_for_load(later))
     await asyncio.sleep(0)
     played.leave.set()
     await asyncio.wait_for(waiting, 60)
     assert first.state is ModelState.LOADING
     first.state = ModelState.ON_DISK
-    played.room.count_eviction()
+    played.evictor.count_eviction()
     await asyncio.wait_for(others, 60)
 
 

@@ -21,16 +21,16 @@ from merlin_simulator.rules import Rules
 from merlin_simulator.watch.state import InstanceState
 
 
-def note(folder: Path, pid: int) -> None:
-    """A container was started; pid: of it and of its process group."""
+def record_pid(folder: Path, pid: int) -> None:
+    """Record a container that was started; pid: of it and of its process group."""
     with contextlib.suppress(psutil.NoSuchProcess, OSError):
         began = psutil.Process(pid).create_time()
         folder.mkdir(parents=True, exist_ok=True)
         (folder / str(pid)).write_text(repr(began))
 
 
-def end_left(folder: Path) -> int:
-    """SIGKILL to each that was noted and still runs; how many. The notes are the caller's."""
+def kill_leftovers(folder: Path) -> int:
+    """SIGKILL to each recorded process that still runs; how many. The records stay."""
     ended = 0
     for path in folder.iterdir() if folder.is_dir() else ():
         # A pid may be another program's by now, which began at another time.
@@ -108,8 +108,8 @@ class DoesNotStart(Exception):
     """The container cannot be started; the message says what was said."""
 
 
-class Life(Protocol):
-    """A container from its start to its end."""
+class RunningContainer(Protocol):
+    """A container that was started."""
 
     @property
     def pid(self) -> int | None:
@@ -120,7 +120,7 @@ class Life(Protocol):
         """Reads its memory."""
         ...
 
-    async def over(self) -> str:
+    async def wait_for_end(self) -> str:
         """Until it has ended; how it did, such as "exit code 1"."""
 
     async def stop(self, seconds: float) -> None:
@@ -130,7 +130,7 @@ class Life(Protocol):
         """SIGKILL to whatever is left of it, now. Nothing of it remains."""
 
 
-class Lives(Protocol):
+class Launcher(Protocol):
     """Starts an instance's containers, one after the other."""
 
     @property
@@ -141,18 +141,20 @@ class Lives(Protocol):
     async def prepare(self, instance: Instance) -> None:
         """Once, before the first. Raises SimulatorError where there can be none."""
 
-    async def begin(self, instance: Instance) -> Life:
+    async def launch(self, instance: Instance) -> RunningContainer:
         """A container that was just started. Raises DoesNotStart."""
         ...
 
 
-class KeptInstance:
+class SupervisedInstance:
     """An instance whose container is started here; run() until stop()."""
 
-    def __init__(self, instance: Instance, lives: Lives, rules: Rules, multi_model: bool) -> None:
-        self.instance, self._lives, self._rules = instance, lives, rules
+    def __init__(
+        self, instance: Instance, launcher: Launcher, rules: Rules, multi_model: bool
+    ) -> None:
+        self.instance, self._launcher, self._rules = instance, launcher, rules
         self._multi_model = multi_model
-        self._life: Life | None = None
+        self._running: RunningContainer | None = None
         self._starting = asyncio.Lock()
         self._stopping = False
 
@@ -162,16 +164,16 @@ class KeptInstance:
         Raises PlatformFailed when it was never in service: the endpoint is not created, then. Or
         what prepare raises.
         """
-        await self._prepared()
+        await self._prepare()
         ends, ever = 0, False
         while not self._stopping:
-            served = await self._one_life()
+            served = await self._run_once()
             ends = 1 if served else ends + 1
             ever = ever or served
             if self._stopping:
                 return
             if ends > self._rules.restarts:
-                self._given_up(ends, ever)
+                self._give_up(ends, ever)
                 return
             self.instance.start()
             await asyncio.sleep(_PAUSE_S * ends)
@@ -181,68 +183,68 @@ class KeptInstance:
         self._stopping = True
         self.instance.stop()
         async with self._starting:
-            life = self._life
-        if life is not None:
-            await life.stop(self._rules.stop_s)
+            running = self._running
+        if running is not None:
+            await running.stop(self._rules.stop_s)
 
-    async def _prepared(self) -> None:
+    async def _prepare(self) -> None:
         try:
-            await self._lives.prepare(self.instance)
+            await self._launcher.prepare(self.instance)
         except SimulatorError as error:
             self.instance.fail(str(error))
             raise
 
-    def _given_up(self, ends: int, ever: bool) -> None:
+    def _give_up(self, ends: int, ever: bool) -> None:
         message = f"given up after {ends} ends in a row; the last: {self.instance.message}"
         self.instance.fail(message)
         if not ever:
             raise PlatformFailed(f"{self.instance.name} was never healthy: {message}")
 
-    async def _one_life(self) -> bool:
+    async def _run_once(self) -> bool:
         """From its start to its end, which is told; whether it was ever in service."""
-        life, since = await self._begun(), time.monotonic()
-        if life is None:
+        running, since = await self._launch(), time.monotonic()
+        if running is None:
             return False
         instance = self.instance
-        instance.holdings.memory.gauge = life.gauge
-        instance.tell("instance_starting", pid=life.pid)
+        instance.holdings.memory.gauge = running.gauge
+        instance.tell("instance_starting", pid=running.pid)
         watch = asyncio.create_task(keep_watch(instance, self._rules, self._multi_model))
-        over = asyncio.create_task(life.over())
+        ended = asyncio.create_task(running.wait_for_end())
         try:
-            await asyncio.wait({watch, over}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({watch, ended}, return_when=asyncio.FIRST_COMPLETED)
             if watch.done() and (error := watch.exception()) is not None:
                 instance.fail(f"it cannot be watched ({type(error).__name__}: {error})")
             served = instance.state in (InstanceState.IN_SERVICE, InstanceState.UNHEALTHY)
             late = instance.state is InstanceState.FAILED
             if late:
-                await life.kill()
-            how = await over
+                await running.kill()
+            how = await ended
         finally:
             watch.cancel()
-            over.cancel()
+            ended.cancel()
             instance.holdings.memory.gauge = NoGauge()
             # What is left of it: a process's children, or all of it when this was cancelled.
-            await life.kill()
+            await running.kill()
         if not late and not self._stopping:
             instance.fail(self._end(how, time.monotonic() - since))
         return served
 
-    async def _begun(self) -> Life | None:
-        """Its life; None where it does not start, which is told, or is not to start any more."""
+    async def _launch(self) -> RunningContainer | None:
+        """The container; None where it does not start, which is an event, or must not any more."""
         async with self._starting:
             if self._stopping:
                 return None
             try:
-                self._life = await self._lives.begin(self.instance)
+                self._running = await self._launcher.launch(self.instance)
             except DoesNotStart as error:
                 self.instance.fail(str(error))
                 return None
-            return self._life
+            return self._running
 
     def _end(self, how: str, seconds: float) -> str:
-        log = self._lives.log
-        words = _last_line(log) or "it wrote nothing"
-        return f"the container ended with {how} after {seconds:.1f} s: {words} ({log})"
+        log = self._launcher.log
+        last_words = _last_line(log) or "it wrote nothing"
+        return f"the container ended with {how} after {seconds:.1f} s: {last_words} ({log})"
 
 
 def _last_line(log: Path) -> str:
