@@ -243,7 +243,7 @@ class Container:
         self.observability.send_last_traces()
 
     def _make_app(self) -> ASGIApp:
-        ping, metrics = PingRoute(self._make_health_check()), self.observability.metrics_path()
+        ping, metrics = PingRoute(self._make_health_check()), self.observability.metrics_route()
         if self._single_model is not None:
             return make_single_model_app(ping, metrics)
         return make_multi_model_app(ping, ModelRoutes(self._registry, self._lifecycle), metrics)

@@ -73,14 +73,11 @@ def is_bindable(port: int) -> bool:
 def _find(safe: PortRange | None, taken: set[int], count: int) -> list[int]:
     searched = safe or _free_range()
     candidates: Iterable[int] = searched if safe else _start_anywhere(searched)
-    ports = list(_take_first(count, (p for p in candidates if p not in taken and is_bindable(p))))
+    bindable = (p for p in candidates if p not in taken and is_bindable(p))
+    ports = list(itertools.islice(bindable, count))
     if len(ports) < count:
         raise PortsExhausted(searched.low, searched.high, count, len(ports))
     return ports
-
-
-def _take_first(count: int, ports: Iterator[int]) -> Iterator[int]:
-    return (port for _, port in zip(range(count), ports, strict=False))
 
 
 def _free_range() -> PortRange:

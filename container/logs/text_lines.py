@@ -3,7 +3,7 @@
     2024-05-01T12:00:00.123Z INFO model loaded model_name=a took_s=1.9
 
 Any code logs by the standard library alone: `log.info("model loaded", extra={"took_s": 1.9})`;
-every `extra` becomes a field, and so does what `serve.context` has bound.
+every `extra` becomes a field, and so does what `serve.log_context` has bound.
 
 What tritonserver and the models print has a mark in front of each line, which none of ours has:
 

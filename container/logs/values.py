@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from serve.context import bound_fields
+from serve.log_context import bound_fields
 
 FIELD_MAX = 4096  # characters; a traceback or a foreign message must not make a line endless
 SENTENCE_MAX = 2 * FIELD_MAX

@@ -7,10 +7,9 @@ have it answer callers beside the container.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Mapping
 
-from container.settings.values import FALSE, TRUE, Unfit, arguments
+from container.settings.values import FALSE, TRUE, Unfit, arguments, pair_flags
 
 #: Of restricted APIs: what the container asks for without an operator's key.
 _HTTP_NEEDED, _GRPC_NEEDED = {"health", "inference"}, {"health", "model-repository"}
@@ -75,20 +74,14 @@ _SECRET = {"http-restricted-api", "grpc-restricted-protocol"}
 def parse_triton_arguments(raw: str) -> tuple[str, ...]:
     """Words as a shell splits them, none of which keeps the container from its tritonserver."""
     tokens = arguments(raw)
-    for flag, value in _pair_up(tokens):
+    for name, value in pair_flags(tokens):
+        if not (flag := _find_flag(name)):
+            continue
         goes_well, why = _CONFLICTS[flag]
         if not goes_well(value):
             shown = f"--{flag}" if flag in _SECRET or not value else f"--{flag}={value}"
             raise Unfit(f"no such argument, since {why}", shown)
     return tokens
-
-
-def _pair_up(tokens: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Flags that may be in conflict, each with its value."""
-    for word, following in pairwise((*tokens, "")):
-        name, equals, value = word.partition("=")
-        if name.startswith("--") and (flag := _find_flag(name.removeprefix("--"))):
-            yield flag, value if equals else following
 
 
 def _find_flag(name: str) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,14 @@ def arguments(raw: str) -> tuple[str, ...]:
         return tuple(shlex.split(raw))
     except ValueError as error:
         raise Unfit(f"arguments with complete shell quoting ({error})") from error
+
+
+def pair_flags(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """tritonserver's flags, without dashes, each with its value: behind = or the next word."""
+    for word, following in pairwise((*tokens, "")):
+        name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            yield name.removeprefix("--"), value if equals else following
 
 
 port = whole(1, PORT_MAX)

@@ -20,6 +20,16 @@ from serve.resources.free import (
     measure_free,
 )
 
+#: Gauges of what is free: name and meaning.
+_FREE = {
+    MEMORY: ("memory_free_bytes", "Memory that another process could have, in bytes."),
+    SHARED_MEMORY: (
+        "shared_memory_free_bytes",
+        "Free bytes of /dev/shm, where it has a limit.",
+    ),
+    OWN_DESCRIPTORS: ("descriptors_free", "File descriptors that it may still open."),
+}
+
 
 class MachineGauges:
     """Gauges that are as fresh as the last refresh.
@@ -41,17 +51,9 @@ class MachineGauges:
         self._kernel = kernel or Kernel()
         self._looking = threading.Lock()
         self._loaded = self._gauge("models_loaded", "Models that are loaded.")
-        self._memory = self._gauge(
-            "memory_free_bytes", "Memory that another process could have, in bytes."
-        )
-        self._shared_memory = self._gauge(
-            "shared_memory_free_bytes", "Free bytes of /dev/shm, where it has a limit."
-        )
+        self._free = {it: self._gauge(name, meaning) for it, (name, meaning) in _FREE.items()}
         self._descriptors = self._gauge(
             "descriptors_open", "File descriptors that the container's server has open."
-        )
-        self._free_descriptors = self._gauge(
-            "descriptors_free", "File descriptors that it may still open."
         )
         self._dropped = Counter(
             "serve_log_dropped_lines",
@@ -76,12 +78,8 @@ class MachineGauges:
     def _look(self) -> None:
         self._loaded.set(self._models_loaded())
         free = measure_free(self._kernel, None)
-        for gauge, values in (
-            (self._memory, MEMORY),
-            (self._shared_memory, SHARED_MEMORY),
-            (self._free_descriptors, OWN_DESCRIPTORS),
-        ):
-            gauge.set(free.get(values, float("nan")))
+        for it, gauge in self._free.items():
+            gauge.set(free.get(it, float("nan")))
         self._descriptors.set(_count(self._kernel.proc / "self/fd"))
         self._count_on(self._dropped, "lines", self._outside.dropped_lines())
         for library, starts in self._outside.interpreter_starts().items():

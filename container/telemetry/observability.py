@@ -21,7 +21,6 @@ from container.telemetry.outside import OutsideCounts
 from container.telemetry.triton_metrics import fetch_page
 from container.tritonserver.runtime import ModelsPython
 from serve.deadline import within
-from serve.http.app import MetricsPath
 from serve.http.metrics_route import MetricsRoute
 from serve.models.registry import Registry
 from serve.resources.model_memory import ModelMemory
@@ -84,12 +83,12 @@ class Observability:
             self._publisher = MetricsPublisher(settings, self._metrics, self._sources)
         self._sending: asyncio.Future[None] | None = None
 
-    def metrics_path(self) -> MetricsPath | None:
-        """The metrics page and where it is; None where there is none."""
+    def metrics_route(self) -> MetricsRoute | None:
+        """The metrics page; None where there is none."""
         if self._metrics is None or not self._settings.metrics:
             return None
-        route = MetricsRoute(MetricsPage(self._metrics, self._sources))
-        return MetricsPath(self._settings.metrics_path, route)
+        page = MetricsPage(self._metrics, self._sources)
+        return MetricsRoute(page, self._settings.metrics_path)
 
     def running(self) -> Iterator[Awaitable[None]]:
         """What runs for as long as the container does."""

@@ -11,16 +11,7 @@ from typing import Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.telemetry.exposition import (
-    ANSWER_BYTES,
-    IN_FLIGHT,
-    INVOCATIONS,
-    MEMORY,
-    REQUEST_BYTES,
-    SECONDS,
-    SHARED_MEMORY,
-    ModelNumbers,
-)
+from serve.telemetry.exposition import GAUGES, INVOCATIONS, SECONDS, TOTALS, ModelNumbers
 from serve.telemetry.meters import BUCKETS_S, PARTS, ModelMeter
 from serve.telemetry.triton_page import model_labels, pick_trusted_lines
 
@@ -70,14 +61,13 @@ class MeterKey(NamedTuple):
 
 @dataclass(frozen=True)
 class MeterReading:
-    """What a meter, which goes on counting, had at one moment."""
+    """What a meter, which goes on counting, had at one moment. totals: those of TOTALS."""
 
     meter: ModelMeter
     target_model: str
     codes: Mapping[int, int]
     parts: tuple[Distribution, ...]
-    request_bytes: int
-    answer_bytes: int
+    totals: tuple[int, ...]
 
 
 def read_meter(meter: ModelMeter) -> MeterReading:
@@ -87,8 +77,7 @@ def read_meter(meter: ModelMeter) -> MeterReading:
         meter.target_model,
         dict(meter.codes),
         tuple(Distribution(BUCKETS_S, tuple(part.counts), part.sum_s) for part in meter.parts),
-        meter.request_bytes,
-        meter.answer_bytes,
+        tuple(getattr(meter, number) for number in TOTALS),
     )
 
 
@@ -103,16 +92,10 @@ def read_meters(readings: Iterable[MeterReading], numbers: ModelNumbers) -> Iter
         for part, spread in zip(PARTS, reading.parts, strict=True):
             labels = {**target, "part": part}
             yield Series(MeterKey(meter, part), SECONDS.name, HISTOGRAM, labels, spread)
-        for family, total in (
-            (REQUEST_BYTES, reading.request_bytes),
-            (ANSWER_BYTES, reading.answer_bytes),
-        ):
+        for family, total in zip(TOTALS.values(), reading.totals, strict=True):
             yield Series(MeterKey(meter, family.name), family.name, COUNTER, model, total)
-        for family, values in (
-            (IN_FLIGHT, numbers.in_flight),
-            (MEMORY, numbers.memory),
-            (SHARED_MEMORY, numbers.shared_memory),
-        ):
+        for number, family in GAUGES.items():
+            values = getattr(numbers, number)
             if meter.model_name in values:
                 value = values[meter.model_name]
                 yield Series(MeterKey(meter, family.name), family.name, GAUGE, model, value)

@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 import uvloop
@@ -21,6 +20,7 @@ import uvloop
 from container.model_environment import hide_from_models
 from container.ports import LOOPBACK, Ports
 from container.settings.reading import Settings
+from container.settings.values import pair_flags
 from container.traces_endpoint import find_traces_endpoint
 from container.tritonserver.runtime import (
     CLIENT_SHM,
@@ -72,7 +72,7 @@ _TRACES = "--trace-config=opentelemetry,"
 _EXPORT_TIMEOUT = "500ms"
 #: More bytes than any request has.
 _ANY_SIZE = 2**40
-_FORWARDED = "--http-header"  # --http-header-forward-pattern
+_FORWARDED = "http-header"  # --http-header-forward-pattern
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def _make_trace_options(
 
 
 def _names(arguments: Sequence[str], flag: str) -> bool:
-    return any(argument.partition("=")[0] == f"--{flag}" for argument in arguments)
+    return any(name == flag for name, _ in pair_flags(arguments))
 
 
 def _forwards_access(arguments: Sequence[str]) -> bool:
@@ -257,11 +257,10 @@ def _forwards_access(arguments: Sequence[str]) -> bool:
     A pattern need fit only a part of a header's name. It is RE2's, which Python reads but for rare
     forms; one that it cannot read counts.
     """
-    for argument, following in pairwise((*arguments, "")):
-        name, equals, value = argument.partition("=")
+    for name, pattern in pair_flags(arguments):
         if name.startswith(_FORWARDED):  # tritonserver takes flags that are cut short, too
             try:
-                return bool(re.search(value if equals else following, HTTP_HEADER, re.I))
+                return bool(re.search(pattern, HTTP_HEADER, re.I))
             except re.error:
                 return True
     return False

@@ -3,7 +3,7 @@
 tritonserver fails to answer a part of some ensembles (fails_in_part). Where another model asks one
 for a part, as a step of its own or by a call, an ensemble of one step takes its name: tritonserver
 asks a step for all outputs that are mapped. What a caller asks of the entry model is widened where
-the request is read (serve/invoke/whole_answers.py), which costs no step more.
+the request is read (serve/invoke/all_outputs.py), which costs no step more.
 """
 
 from __future__ import annotations

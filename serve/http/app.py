@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fastapi import FastAPI
 from fastapi.exceptions import HTTPException
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -25,16 +23,8 @@ _MULTI_MODEL_CALLS = (
 _SINGLE_MODEL_CALLS = "a call of a single-model endpoint: GET /ping, POST /invocations"
 
 
-@dataclass(frozen=True)
-class MetricsPath:
-    """Where the metrics page is."""
-
-    path: str
-    route: MetricsRoute
-
-
 def make_multi_model_app(
-    ping: PingRoute, models: ModelRoutes, metrics: MetricsPath | None = None
+    ping: PingRoute, models: ModelRoutes, metrics: MetricsRoute | None = None
 ) -> ASGIApp:
     """The multi-model contract (AWS, "Custom container contract for multi-model endpoints")."""
     app = _make_app(ping, metrics, _MULTI_MODEL_CALLS)
@@ -46,7 +36,7 @@ def make_multi_model_app(
     return app
 
 
-def make_single_model_app(ping: PingRoute, metrics: MetricsPath | None = None) -> ASGIApp:
+def make_single_model_app(ping: PingRoute, metrics: MetricsRoute | None = None) -> ASGIApp:
     """The single-model contract (AWS, "Use your own inference code with hosting services")."""
     app = _make_app(ping, metrics, _SINGLE_MODEL_CALLS)
     app.router.routes.append(Route("/invocations", _invoke, methods=["POST"]))
@@ -61,7 +51,7 @@ async def _invoke(_: Request) -> Response:
     raise make_no_such_path()
 
 
-def _make_app(ping: PingRoute, metrics: MetricsPath | None, calls: str) -> FastAPI:
+def _make_app(ping: PingRoute, metrics: MetricsRoute | None, calls: str) -> FastAPI:
     on_http_error = OnHttpError(calls)
     app = FastAPI(
         title="SageMaker serving container for NVIDIA Merlin",
@@ -76,5 +66,5 @@ def _make_app(ping: PingRoute, metrics: MetricsPath | None, calls: str) -> FastA
     app.add_exception_handler(Exception, on_error)
     app.add_api_route("/ping", ping.ping, methods=["GET"])
     if metrics is not None:
-        app.router.routes.append(Route(metrics.path, metrics.route, methods=["GET"]))
+        app.router.routes.append(Route(metrics.path, metrics, methods=["GET"]))
     return app

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serve import errors
-from serve.context import bind
 from serve.http.messages import write_error_body
-from serve.telemetry.record import target_model
+from serve.log_context import bind
+from serve.telemetry.invocation_record import target_model
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from urllib.parse import unquote_to_bytes
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from serve.context import bind
 from serve.deadline import within
 from serve.errors import ServeError, TritonUnavailable
 from serve.http.bounded_protocol import CONTINUE, BoundedProtocol, Stage
@@ -31,8 +30,9 @@ from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
 from serve.invoke.stream_errors import StreamErrors
 from serve.limit import UNCOUNTED
+from serve.log_context import bind
 from serve.models.waiting_room import HeldBody, WaitingRooms
-from serve.telemetry.record import CALLER_LEFT, InvocationRecord
+from serve.telemetry.invocation_record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer, AnswerStream, Headers, write_together
 

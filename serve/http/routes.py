@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from serve.context import bind
 from serve.http.error_responses import WANTED
 from serve.http.messages import (
     list_body,
@@ -16,9 +15,10 @@ from serve.http.messages import (
     parse_load_request,
     parse_page,
 )
+from serve.log_context import bind
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
-from serve.telemetry.record import target_model
+from serve.telemetry.invocation_record import target_model
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from serve.errors import BadRequest
+from serve.invoke.all_outputs import ask_for_all, is_json
 from serve.invoke.envelope import Checked, check_object, check_request, check_strings
 from serve.invoke.headers import (
     ACCEPT_ENCODING,
@@ -23,7 +24,6 @@ from serve.invoke.json.exact_doubles import read_exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
 from serve.invoke.request import Passage
 from serve.invoke.translation import Translation, TritonRequest, in_steps, write_in_json
-from serve.invoke.whole_answers import ask_for_all, is_json
 from serve.triton.connection import Answer
 
 #: What may take long goes on beside other requests.

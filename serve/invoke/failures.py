@@ -14,8 +14,8 @@ from serve.errors import (
     StoreUnavailable,
     TritonUnavailable,
 )
+from serve.invoke.column_mistakes import find_mistake, refused_by_step
 from serve.invoke.explanations import explain_refusal
-from serve.invoke.mistakes import find_mistake, refused_by_step
 from serve.invoke.translation import TritonRequest
 from serve.models.registry import MOST_FAILURES, Model, Registry, State
 from serve.models.revival import Revival

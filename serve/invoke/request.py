@@ -12,7 +12,7 @@ from serve.invoke.translation import TritonRequest
 from serve.limit import UNCOUNTED
 from serve.models.registry import Model
 from serve.models.waiting_room import HeldAnswer, HeldBody, WaitedTooLong
-from serve.telemetry.record import InvocationRecord
+from serve.telemetry.invocation_record import InvocationRecord
 from serve.triton.connection import AnswerStream, Headers
 
 

@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from typing import Literal
 
 from serve.errors import Overloaded
-from serve.telemetry.record import CALLER_LEFT, InvocationRecord, read_inference_id, target_model
+from serve.telemetry.invocation_record import (
+    CALLER_LEFT,
+    InvocationRecord,
+    read_inference_id,
+    target_model,
+)
 
 #: off; errors: those that were not answered well; slow: these, and what took long; all.
 AccessLogMode = Literal["off", "errors", "slow", "all"]

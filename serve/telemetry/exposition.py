@@ -51,35 +51,41 @@ SECONDS = Family(
     " tritonserver, translating (reading, checking, inflating, JSON to binary and back),"
     " tritonserver.",
 )
-REQUEST_BYTES = Family(
-    "serve_request_bytes_total", "counter", _MODEL, "Bytes of invocations' bodies as they came."
-)
-ANSWER_BYTES = Family(
-    "serve_answer_bytes_total", "counter", _MODEL, "Bytes of invocations' answers."
-)
-IN_FLIGHT = Family(
-    "serve_invocations_in_flight", "gauge", _MODEL, "Invocations that are being answered now."
-)
-MEMORY = Family(
-    "serve_model_memory_bytes",
-    "gauge",
-    _MODEL,
-    "Memory of the model's processes in bytes: what they share counts in equal parts (PSS). Its"
-    " memory inside tritonserver is not in it.",
-)
-SHARED_MEMORY = Family(
-    "serve_model_shared_memory_bytes",
-    "gauge",
-    _MODEL,
-    "Shared memory in /dev/shm of the model's processes, in bytes.",
-)
+#: By what a ModelMeter calls the number.
+TOTALS = {
+    "request_bytes": Family(
+        "serve_request_bytes_total", "counter", _MODEL, "Bytes of invocations' bodies as they came."
+    ),
+    "answer_bytes": Family(
+        "serve_answer_bytes_total", "counter", _MODEL, "Bytes of invocations' answers."
+    ),
+}
+#: By what ModelNumbers calls them.
+GAUGES = {
+    "in_flight": Family(
+        "serve_invocations_in_flight", "gauge", _MODEL, "Invocations that are being answered now."
+    ),
+    "memory": Family(
+        "serve_model_memory_bytes",
+        "gauge",
+        _MODEL,
+        "Memory of the model's processes in bytes: what they share counts in equal parts (PSS). Its"
+        " memory inside tritonserver is not in it.",
+    ),
+    "shared_memory": Family(
+        "serve_model_shared_memory_bytes",
+        "gauge",
+        _MODEL,
+        "Shared memory in /dev/shm of the model's processes, in bytes.",
+    ),
+}
 SCRAPED = Family(
     "serve_tritonserver_scrape_success",
     "gauge",
     (),
     "Whether tritonserver's own metrics are on this page: 1, or 0 where they did not come in time.",
 )
-MODELS = (INVOCATIONS, SECONDS, REQUEST_BYTES, ANSWER_BYTES, IN_FLIGHT, MEMORY, SHARED_MEMORY)
+MODELS = (INVOCATIONS, SECONDS, *TOTALS.values(), *GAUGES.values())
 FAMILIES = (*MODELS, SCRAPED)
 
 
@@ -111,13 +117,9 @@ def write_models(
     yield SECONDS.head
     for targets in _parts(list(_group_by_target(meters if timed is None else timed).items())):
         yield "".join(_write_histograms(target, some) for target, some in targets).encode()
-    for family, values in (
-        (REQUEST_BYTES, {meter.model_name: meter.request_bytes for meter in meters}),
-        (ANSWER_BYTES, {meter.model_name: meter.answer_bytes for meter in meters}),
-        (IN_FLIGHT, numbers.in_flight),
-        (MEMORY, numbers.memory),
-        (SHARED_MEMORY, numbers.shared_memory),
-    ):
+    totals = ({it.model_name: getattr(it, number) for it in meters} for number in TOTALS)
+    gauges = (getattr(numbers, number) for number in GAUGES)
+    for family, values in zip(MODELS[2:], (*totals, *gauges), strict=True):
         yield family.head
         yield "".join(
             f"{family.name}{{{labels[name]}}} {value}\n"

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from serve.telemetry.record import InvocationRecord, target_model
+from serve.telemetry.invocation_record import InvocationRecord, target_model
 
 _Counts: TypeAlias = npt.NDArray[np.int64]
 

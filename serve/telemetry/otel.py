@@ -23,8 +23,8 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, StatusCode, TraceState
 from opentelemetry.util.types import AttributeValue
 
+from serve.telemetry.invocation_record import InvocationRecord, read_inference_id, target_model
 from serve.telemetry.load_record import LoadRecord
-from serve.telemetry.record import InvocationRecord, read_inference_id, target_model
 from serve.telemetry.trace_context import (
     TRACEPARENT,
     TRACESTATE,

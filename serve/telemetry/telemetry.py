@@ -15,9 +15,9 @@ from serve.errors import (
 )
 from serve.telemetry.access_log import AccessLog
 from serve.telemetry.causes import find_cause
+from serve.telemetry.invocation_record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.metrics import Metrics
-from serve.telemetry.record import CALLER_LEFT, InvocationRecord
 
 if TYPE_CHECKING:  # the SDK is imported where traces are on
     from serve.telemetry.otel import Headers, OtelTracer

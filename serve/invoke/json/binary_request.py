@@ -91,16 +91,24 @@ def make_binary_request(text: bytes, answer_is_large: bool = False) -> Steps[Bin
         raise NotTaken  # a list that is not an input's data
     tensors: list[bytes] = []
     for each, (start, end) in zip(marked, lists, strict=True):
-        count = _count_elements(each)
-        pieces, values = yield from read_data(text, start, end, each["datatype"])
-        if values != count:
-            raise NotTaken
-        tensors += pieces
-        del each["data"]
-        size = sum(map(len, pieces))
-        each["parameters"] = {**_parameters(each), "binary_data_size": size}
+        tensors += yield from move_data(each, _count_elements(each), text, start, end)
     in_json = _ask_for_binary(envelope)
-    return BinaryRequest(_dump(envelope), tensors, in_json)
+    return BinaryRequest(dump_envelope(envelope), tensors, in_json)
+
+
+def move_data(
+    each: dict[str, Any], elements: int, text: bytes, start: int, end: int
+) -> Steps[list[bytes]]:
+    """The data of an input, the list text[start:end], as a binary tensor, as it then says.
+
+    elements: how many its shape has. Raises NotTaken.
+    """
+    pieces, count = yield from read_data(text, start, end, each["datatype"])
+    if count != elements:
+        raise NotTaken
+    del each["data"]
+    each["parameters"] = {**_parameters(each), "binary_data_size": sum(map(len, pieces))}
+    return pieces
 
 
 def _has_many(text: bytes, keys: int) -> Steps[bool]:
@@ -280,7 +288,8 @@ def _asked_for_binary(output: Any) -> Iterator[str]:
         yield output["name"]
 
 
-def _dump(envelope: dict[str, Any]) -> bytes:
+def dump_envelope(envelope: dict[str, Any]) -> bytes:
+    """The request without what was moved; raises NotTaken."""
     try:
         return orjson.dumps(envelope)
     except TypeError as error:  # an integer of more than 64 bits, a lone surrogate

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from serve.invoke.json.tensor_json import NotTaken, Steps, read_data
+from serve.invoke.json.binary_request import dump_envelope, move_data
+from serve.invoke.json.tensor_json import NotTaken, Steps
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -54,17 +55,8 @@ def read_exact_doubles(
         elif not tensor.is_moved:
             each["data"] = orjson.Fragment(text[slice(*tensor.place)])
         else:
-            pieces, count = yield from read_data(text, *tensor.place, "FP64")
-            if count != tensor.elements:
-                raise NotTaken
-            body += pieces
-            del each["data"]
-            size = sum(map(len, pieces))
-            each["parameters"] = {**each.get("parameters", {}), "binary_data_size": size}
-    try:
-        body[0] = orjson.dumps(envelope)
-    except TypeError as error:  # a lone surrogate, which tritonserver refuses
-        raise NotTaken from error
+            body += yield from move_data(each, tensor.elements, text, *tensor.place)
+    body[0] = dump_envelope(envelope)
     return body
 
 

@@ -233,19 +233,17 @@ def _read_doubles(chunk: bytes) -> _Array:
     """
     for word, python in _CONSTANTS:
         chunk = chunk.replace(word, python)
-    values = [*_find_leaves(json.loads(chunk, parse_int=_read_integer, parse_float=_read_double))]
+    values = [*find_leaves(json.loads(chunk, parse_int=_read_integer, parse_float=_read_double))]
     if {*map(type, values)} - {float}:
         raise NotTaken
     doubles: _Array = np.array(values, dtype="f8")
     return doubles
 
 
-def _find_leaves(values: list[Any]) -> Iterator[Any]:
+def find_leaves(values: list[Any]) -> Iterator[Any]:
+    """The values, which may stand in lists of lists."""
     for value in values:
-        if isinstance(value, list):
-            yield from _find_leaves(value)
-        else:
-            yield value
+        yield from find_leaves(value) if isinstance(value, list) else (value,)
 
 
 def _read_integer(text: str) -> float:

@@ -11,7 +11,17 @@ import traceback
 
 from . import channel, command_line, triton_utils
 from .loading import load
-from .words import ANSWERS, FAILED, FINALIZE, FINALIZED, FORKED, LOG, NOT_FORKED, RAISED, READY
+from .message_kinds import (
+    ANSWERS,
+    FAILED,
+    FINALIZE,
+    FINALIZED,
+    FORKED,
+    LOG,
+    NOT_FORKED,
+    RAISED,
+    READY,
+)
 
 #: Of a line for the log, in characters: it must fit into a packet, since any thread may write it.
 LONGEST_LINE = 8 * 1024

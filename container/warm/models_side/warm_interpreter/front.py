@@ -22,7 +22,7 @@ import triton_python_backend_utils as pb_utils
 
 from . import channel
 from .loading import load
-from .words import CODES, EXECUTE, FAILED, FINALIZE, INITIALIZE, LOG, NOT_FORKED, RAISED
+from .message_kinds import CODES, EXECUTE, FAILED, FINALIZE, INITIALIZE, LOG, NOT_FORKED, RAISED
 
 #: The folder with the interpreters' sockets; unset where there are none.
 SOCKETS = "MERLIN_WARM_INTERPRETERS"

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from .words import CODES
+from .message_kinds import CODES
 
 UTILS = "triton_python_backend_utils"
 

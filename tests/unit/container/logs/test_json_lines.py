@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from container.logs.json_lines import RESERVED, JsonFormatter
 from container.logs.values import FIELD_MAX, SENTENCE_MAX
-from serve.context import bind
+from serve.log_context import bind
 from tests.unit.container.logs.conftest import Written
 
 log = logging.getLogger("container.test")

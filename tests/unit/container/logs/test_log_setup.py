@@ -85,7 +85,8 @@ import warnings; warnings.warn("beware")
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_what_was_dropped_is_told_in_the_log_s_own_form(log_format: str) -> None:
     """As a warning with the number; names that are bound where it is noticed are not its."""
-    code = "from serve.context import bind\nwith bind(model_name='m'): sink.drop(7); log.info('on')"
+    bound = "from serve.log_context import bind\nwith bind(model_name='m'): "
+    code = bound + "sink.drop(7); log.info('on')"
     _, (told, line) = run(code, log_format)
     if log_format == "json":
         found = json.loads(told)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container.logs.text_lines import LineFormatter
-from serve.context import bind
+from serve.log_context import bind
 from tests.unit.container.logs.conftest import Written
 
 log = logging.getLogger("container.test")

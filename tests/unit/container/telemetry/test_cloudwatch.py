@@ -20,10 +20,10 @@ from container.settings.reading import Settings, read_settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_queue import EventQueue
 from serve.telemetry.exposition import ModelNumbers
+from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.meters import ModelMeter
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import Sources
-from serve.telemetry.record import InvocationRecord
 from tests.support.clock import Clock
 from tests.support.cloudwatch_metrics import CloudWatchMetrics, metrics_of, read_events
 from tests.unit.container.conftest import WAIT_S, until

@@ -17,8 +17,8 @@ from container.telemetry.series import (
     read_triton_page,
 )
 from serve.telemetry.exposition import MODELS, ModelNumbers
+from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.meters import BUCKETS_S, Meters
-from serve.telemetry.record import InvocationRecord
 
 PAGE = """\
 # HELP nv_inference_count Number of inferences

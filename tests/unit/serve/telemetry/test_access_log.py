@@ -9,7 +9,7 @@ import pytest
 
 from serve.errors import BadRequest, Overloaded, TritonError
 from serve.telemetry.access_log import LONGEST_SENTENCE, LONGEST_WORD, AccessLog, AccessLogMode
-from serve.telemetry.record import CALLER_LEFT, InvocationRecord
+from serve.telemetry.invocation_record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.telemetry import Telemetry
 
 SENT = [

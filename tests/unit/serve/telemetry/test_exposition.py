@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.telemetry.exposition import MODELS, ModelNumbers, write_models
+from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.meters import BUCKETS_S, PARTS, Meters, ModelMeter, Reader
-from serve.telemetry.record import InvocationRecord
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.meters import BUCKETS_S, DEPARTED_S, PARTS, Meters, Reader
-from serve.telemetry.record import InvocationRecord
 
 
 def names(reader: Reader, *loaded: str) -> list[str]:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from container import __version__
+from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.load_record import LoadRecord, Stage
 from serve.telemetry.otel import OtelTracer, make_tracer
-from serve.telemetry.record import InvocationRecord
 from tests.support.otlp_receiver import Receiver, Span, receiving
 from tests.unit.container.conftest import until
 

@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from serve.http.metrics_route import MetricsRoute
 from serve.telemetry.exposition import ModelNumbers
+from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import MetricsPage, Sources
-from serve.telemetry.record import InvocationRecord
 
 TRITON = '# HELP nv_x x\n# TYPE nv_x counter\nnv_x{model="m"} 1\n'
 
@@ -91,7 +91,7 @@ async def answer(metrics_page: MetricsPage, method: str) -> list[dict[str, Any]]
     async def receive() -> Any:
         raise AssertionError
 
-    await MetricsRoute(metrics_page)({"type": "http", "method": method}, receive, send)
+    await MetricsRoute(metrics_page, "/metrics")({"type": "http", "method": method}, receive, send)
     return sent
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from serve.errors import BadRequest, shortened
+from serve.invoke.json.tensor_json import find_leaves
 from serve.invoke.request_types import ELEMENT_SIZES, LongInput, decode_long, read_leniently
 
 #: Of a request's data that are read again, in bytes; shapes are whatever the size. Nobody is served
@@ -78,7 +79,7 @@ def _read_data(inputs: Mapping[str, LongInput], tensors: bytes) -> dict[str, lis
         data[name] = (
             _read_tensor(given.datatype, tensor)
             if tensor
-            else [*_flatten(msgspec.json.decode(text))]
+            else [*find_leaves(msgspec.json.decode(text))]
         )
     return data
 
@@ -93,12 +94,6 @@ def _read_tensor(datatype: str, tensor: bytes) -> list[Any]:
         start += 4 + length
         texts.append(tensor[start - length : start])
     return texts
-
-
-def _flatten(data: Any) -> Iterator[Any]:
-    """The values, which may stand in lists of lists."""
-    for each in data:
-        yield from _flatten(each) if isinstance(each, list) else (each,)
 
 
 def _find_mistakes(inputs: Mapping[str, LongInput], data: Mapping[str, list[Any]]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from serve.invoke.whole_answers import ask_for_all, is_json
+from serve.invoke.all_outputs import ask_for_all, is_json
 
 _ALL = ("a", "b", "c")
 _INPUT = {"name": "x", "shape": [1], "datatype": "FP32", "data": [float("nan")]}

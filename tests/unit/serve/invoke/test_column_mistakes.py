@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.invoke.mistakes import find_mistake, refused_by_step
+from serve.invoke.column_mistakes import find_mistake, refused_by_step
 
 
 def given(
