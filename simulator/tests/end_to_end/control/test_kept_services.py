@@ -154,6 +154,12 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     assert line.endswith("remove it, or name another --state.")
 
 
+def test_a_state_of_an_older_simulator_is_named(tmp_path: Path) -> None:
+    """Its buckets would not be there."""
+    (tmp_path / "buckets").mkdir()
+    assert f"{tmp_path / 'buckets'} is of an older simulator" in _refused(tmp_path)
+
+
 def test_without_a_state_nothing_is_left(tmp_path: Path) -> None:
     """Nor is anything outside the temporary folder."""
     home, scratch = tmp_path / "home", tmp_path / "scratch"

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
@@ -23,8 +24,8 @@ from xml.parsers.expat import ExpatError
 from merlin_simulator.control.caller import operation_of, signed
 from merlin_simulator.control.errors import make_error
 from merlin_simulator.control.iam import callers_arn
-from merlin_simulator.control.kept.calls import CallJournal, KeptCall, is_kept
-from merlin_simulator.control.kept.s3 import PIECE, BucketCall, Buckets, Shelf
+from merlin_simulator.control.kept.calls import SERVICES, CallJournal, KeptCall, is_kept
+from merlin_simulator.control.kept.s3 import PIECE, Objects, Shelf
 from merlin_simulator.errors import PlatformFailed
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ _LONGEST = 4 * 1024 * 1024
 #: From so many bytes on a body is taken to a file first, and is one of few in moto's hands.
 _LARGE, _AT_ONCE = PIECE, 3
 _NOBODY = b"arn:aws:sts::123456789012:user/moto"
-_KEPT_SERVICES = ("iam", "ecr", "logs")
+#: How the headers begin that a call is made again with; no credentials.
+_HEADERS, _SECRET = ("content-type", "x-amz-"), "x-amz-security-token"
 _CONDITIONS = {"if-match", "if-none-match"}
 
 
@@ -46,25 +48,30 @@ class Application:
     def __init__(self, moto: WSGIApplication, folder: Path | None, shelf: Shelf) -> None:
         # The same few threads: each keeps for itself what its longest body took of memory.
         self._moto, self._few = moto, ThreadPoolExecutor(_AT_ONCE, "long bodies")
-        self._journal = self._buckets = None
-        self._conditional = threading.Lock()
-        if folder is not None:
-            self._journal = CallJournal(folder / "calls.jsonl")
-            self._buckets = Buckets(folder / "buckets", shelf)
+        self._journal = None if folder is None else CallJournal(folder / "calls.jsonl")
+        self._objects, self._conditional = Objects(shelf), threading.Lock()
+        if folder is not None and (folder / "buckets").exists():
+            raise PlatformFailed(
+                f"{folder / 'buckets'} is of an older simulator, which kept buckets in files of "
+                "their own: name another --state."
+            )
 
     def restore(self) -> None:
         """Give moto back what it held. Raises PlatformFailed where a file is damaged."""
-        if self._journal is None or self._buckets is None:
+        if self._journal is None:
             return
         for call in self._journal.calls:
-            headers = {"content-type": call.content_type, "x-amz-target": call.target}
-            headers["authorization"] = _authorization(call.service, call.region)
-            headers = {name: value for name, value in headers.items() if value}
-            status = self._again("POST", "/", "", headers, call.body.encode())
+            status = self._make_again(call)
+            if status >= 300 and call.service == "s3":
+                raise PlatformFailed(
+                    f"A call of {self._journal.path} cannot be carried out again ({call.method} "
+                    f"{call.path}?{call.query}: status {status}): remove its line, or name another "
+                    "--state."
+                )
             if status >= 300:
                 # Its answer depends on what is no more: an image of a repository, for instance.
                 _logger.warning("%s is not carried out again: status %d", call.operation, status)
-        self._buckets.restore(self._again)
+        self._objects.restore()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         headers = _headers(environ)
@@ -117,56 +124,61 @@ class Application:
         self, environ: WSGIEnvironment, headers: Mapping[str, str], service: str | None, region: str
     ) -> Callable[[], None] | None:
         """What keeps this call once it is carried out; None where it changes nothing."""
-        if self._journal is None or self._buckets is None:
+        if self._journal is None or (service is None and "x-amz-target" in headers):
             return None
-        if service in _KEPT_SERVICES:
-            call = KeptCall(
-                service or "",
-                region,
-                headers.get("x-amz-target", ""),
-                headers.get("content-type", ""),
-                _body(environ).decode(errors="replace"),
-            )
-            journal = self._journal
-            return (lambda: journal.add(call)) if is_kept(call) else None
-        if service in ("s3", None) and "x-amz-target" not in headers:
-            return self._noting_bucket(environ, headers, region)
-        return None
-
-    def _noting_bucket(
-        self, environ: WSGIEnvironment, headers: Mapping[str, str], region: str
-    ) -> Callable[[], None] | None:
         method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
-        path = environ.get("RAW_URI") or environ["PATH_INFO"]
-        path = str(path).partition("?")[0]
-        bucket, _, key = path.lstrip("/").partition("/")
-        uploads = method != "DELETE" and "uploads" in query.split("&")
-        is_part = method == "PUT" and "uploadId=" in query
-        if method not in ("PUT", "POST", "DELETE") or not bucket or uploads or is_part:
+        path = str(environ.get("RAW_URI") or environ["PATH_INFO"]).partition("?")[0]
+        bucket, _, key = map(unquote, path.lstrip("/").partition("/"))
+        if service in ("s3", None):
+            uploads = method != "DELETE" and "uploads" in query.split("&")
+            is_part = method == "PUT" and "uploadId=" in query
+            if method not in ("PUT", "POST", "DELETE") or not bucket or uploads or is_part:
+                return None
+            if key:
+                return partial(self._objects.note, bucket, key)
+            if method == "POST":
+                return partial(self._objects.note_all, bucket)
+        elif service not in SERVICES:
             return None
-        body = _body(environ) if method == "PUT" and not key else b""
-        signature = {"authorization": _authorization("s3", region)}
-        call = BucketCall(
-            method, unquote(bucket), unquote(key), path, query, {**headers, **signature}, body
-        )
-        buckets = self._buckets
-        assert buckets is not None
-        return lambda: buckets.note(call)
+        named = {
+            name: value
+            for name, value in headers.items()
+            if name.startswith(_HEADERS) and name != _SECRET
+        }
+        body = _body(environ).decode("latin-1")
+        call = KeptCall(service or "s3", region, named, body, method, path, query)
+        return partial(self._note, call) if is_kept(call) else None
 
-    def _again(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
-    ) -> int:
+    def _note(self, call: KeptCall) -> None:
+        assert self._journal is not None
+        self._journal.add(call)
+        if call.service == "s3" and not call.aspect:  # its objects are gone with a bucket
+            self._objects.note_all(call.bucket)
+
+    def _make_again(self, call: KeptCall) -> int:
+        """The answer's status. Raises PlatformFailed where moto fails."""
         from werkzeug.test import EnvironBuilder, run_wsgi_app
 
+        credential = f"kept/20260101/{call.region}/{call.service}/aws4_request"
+        # A signature's head by which moto finds the service; nobody's key.
+        headers = {
+            **call.headers,
+            "authorization": f"AWS4-HMAC-SHA256 Credential={credential}, Signature=0",
+        }
         environ = EnvironBuilder(
-            path, "http://localhost", query, method, data=body, headers=list(headers.items())
+            call.path,
+            "http://localhost",
+            call.query,
+            call.method,
+            data=call.body.encode("latin-1"),
+            headers=list(headers.items()),
         ).get_environ()
-        environ["RAW_URI"] = path + (f"?{query}" if query else "")
+        environ["RAW_URI"] = call.path + (f"?{call.query}" if call.query else "")
         try:
             _, status, _ = run_wsgi_app(self._moto, environ)
         except Exception as error:
             raise PlatformFailed(
-                f"What was kept cannot be carried out again ({method} {path}: "
+                f"What was kept cannot be carried out again ({call.method} {call.path}: "
                 f"{type(error).__name__}: {error}): name another --state."
             ) from error
         return int(status.split()[0])
@@ -214,11 +226,6 @@ def _is_malformed_policy(environ: WSGIEnvironment) -> bool:
         return not isinstance(json.loads(_body(environ)), dict)
     except (ValueError, RecursionError):
         return True
-
-
-def _authorization(service: str, region: str) -> str:
-    """A signature's head by which moto finds the service; nobody's key."""
-    return f"AWS4-HMAC-SHA256 Credential=kept/20260101/{region}/{service}/aws4_request, Signature=0"
 
 
 def _failed(

@@ -1,7 +1,7 @@
-"""Calls of control planes that changed something, kept in a file and made again at a start.
+"""Calls that changed something, kept in a file and made again at a start.
 
-Of a call its method, path, type and body are kept, not who signed it. A resource that is deleted
-takes its calls with it, so that scripts that create and delete do not make the file longer.
+Of a call its method, path, headers and body are kept, not who signed it. A resource that is
+deleted takes its calls with it, so that scripts that create and delete do not make the file longer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from merlin_simulator.errors import PlatformFailed
 
@@ -22,8 +22,9 @@ _logger = logging.getLogger(__name__)
 
 #: How a call's name begins that changes nothing.
 _READS = ("Get", "List", "Describe", "Batch", "Filter", "Simulate", "Generate", "Validate", "Start")
-#: Of these services everything else is kept; of logs what makes and describes groups.
-_SERVICES = ("iam", "ecr", "logs")
+#: Of these services everything else is kept; of logs what makes and describes groups, of S3 what is
+#: said of buckets: objects are kept as such.
+SERVICES = ("iam", "ecr", "logs", "s3")
 _LOGS = (
     "CreateLogGroup",
     "DeleteLogGroup",
@@ -52,23 +53,26 @@ _MOST, _LONGEST = 20_000, 1024 * 1024
 
 @dataclass(frozen=True)
 class KeptCall:
-    """A request to a service that is kept. target: its X-Amz-Target, or ""; body: its text."""
+    """A request to a service that is kept. headers: by lower-case name; body: as ISO-8859-1."""
 
     service: str
     region: str
-    target: str
-    content_type: str
+    headers: Mapping[str, str]
     body: str
+    method: str = "POST"
+    path: str = "/"
+    query: str = ""
 
     @property
     def operation(self) -> str:
-        """Its name in the service model."""
-        return self.target.rpartition(".")[2] or str(self.members.get("Action", ""))
+        """Its name in the service model; of S3 "", as its calls do not name one."""
+        target = self.headers.get("x-amz-target", "")
+        return target.rpartition(".")[2] or str(self.members.get("Action", ""))
 
     @property
     def members(self) -> Mapping[str, Any]:
         """Its input; {} where it cannot be read."""
-        if not self.target:
+        if "x-amz-target" not in self.headers:
             return dict(parse_qsl(self.body, keep_blank_values=True))
         try:
             members = json.loads(self.body or "{}")
@@ -76,10 +80,23 @@ class KeptCall:
             return {}
         return members if isinstance(members, dict) else {}
 
+    @property
+    def bucket(self) -> str:
+        """Of a call about a bucket of S3."""
+        return unquote(self.path.strip("/"))
+
+    @property
+    def aspect(self) -> str:
+        """What of a bucket it is about: "policy", "versioning" and so on; "": all of it."""
+        fields = dict(parse_qsl(self.query, keep_blank_values=True))
+        return "&".join(name if name != "id" else f"id={fields['id']}" for name in sorted(fields))
+
 
 def is_kept(call: KeptCall) -> bool:
     """Whether the call changes what is to survive a restart."""
-    if call.service not in _SERVICES or call.operation.startswith(_READS):
+    if call.service == "s3":
+        return call.method in ("PUT", "DELETE")
+    if call.service not in SERVICES or call.operation.startswith(_READS):
         return False
     if call.service == "logs":
         name = str(call.members.get("logGroupName", ""))
@@ -87,20 +104,23 @@ def is_kept(call: KeptCall) -> bool:
     return bool(call.operation)
 
 
-def without_what_is_gone(calls: list[KeptCall], deletion: KeptCall) -> list[KeptCall] | None:
-    """The calls before a deletion, less those about what it deletes; None: it is no deletion."""
-    member = _SUBJECTS.get(deletion.operation)
-    subject = deletion.members.get(member or "")
-    if not subject:
-        return None
-    return [call for call in calls if not _is_about(call, deletion, str(member), subject)]
+def _is_deletion(call: KeptCall) -> bool:
+    """Whether nothing has to be done again once it and what it is about are left out."""
+    if call.service == "s3":
+        return call.method == "DELETE"
+    return bool(call.members.get(_SUBJECTS.get(call.operation, "")))
 
 
-def _is_about(call: KeptCall, deletion: KeptCall, member: str, subject: Any) -> bool:
-    if call.service != deletion.service:
+def _makes_needless(later: KeptCall, call: KeptCall) -> bool:
+    """Whether nothing is left of a call after a later one."""
+    if call.service != later.service:
         return False
-    if call.service != "iam" and call.region != deletion.region:
+    if call.service == "s3":
+        return call.bucket == later.bucket and later.aspect in ("", call.aspect)
+    if not _is_deletion(later) or (call.service != "iam" and call.region != later.region):
         return False
+    member = _SUBJECTS[later.operation]
+    subject = later.members[member]
     if call.operation == "CreatePolicy" and member == "PolicyArn":
         return str(subject).rpartition("/")[2] == call.members.get("PolicyName")
     return bool(call.members.get(member) == subject)
@@ -113,7 +133,7 @@ class CallJournal:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._lock, self._full = path, threading.Lock(), False
+        self.path, self._lock, self._full = path, threading.Lock(), False
         path.parent.mkdir(parents=True, exist_ok=True)
         self._calls = list(_read(path))
         self._rewrite()  # a last line that was cut off is gone
@@ -126,15 +146,17 @@ class CallJournal:
     def add(self, call: KeptCall) -> None:
         """A call was carried out."""
         with self._lock:
-            left = without_what_is_gone(self._calls, call)
-            if left is not None:
-                self._calls = left
-                self._rewrite()
-            elif len(self._calls) >= _MOST or len(call.body) > _LONGEST:
+            calls = [before for before in self._calls if not _makes_needless(call, before)]
+            needless = len(self._calls) - len(calls)
+            is_new = not _is_deletion(call)
+            if is_new and (len(calls) >= _MOST or len(call.body) > _LONGEST):
                 self._say_full()
-            else:
-                self._calls.append(call)
-                with self._path.open("a") as file:
+                is_new = False
+            self._calls = [*calls, call] if is_new else calls
+            if needless:
+                self._rewrite()
+            elif is_new:
+                with self.path.open("a") as file:
                     file.write(_line(call))
 
     def _say_full(self) -> None:
@@ -143,14 +165,14 @@ class CallJournal:
             _logger.warning(
                 "%s has %d calls or was given a very long one: what is not deleted there is not "
                 "kept for the next start.",
-                self._path,
+                self.path,
                 len(self._calls),
             )
 
     def _rewrite(self) -> None:
-        beside = self._path.with_name(f".{self._path.name}.new")
+        beside = self.path.with_name(f".{self.path.name}.new")
         beside.write_text("".join(map(_line, self._calls)))
-        os.replace(beside, self._path)
+        os.replace(beside, self.path)
 
 
 def _line(call: KeptCall) -> str:
@@ -167,9 +189,10 @@ def _read(path: Path) -> Iterator[KeptCall]:
         try:
             members = json.loads(line)
             call = KeptCall(**members)
-            if not all(isinstance(value, str) for value in members.values()):
+            texts = [*call.headers.values(), *({**members, "headers": ""}).values()]
+            if not all(isinstance(text, str) for text in texts):
                 raise TypeError("a member is no string")
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             if number == len(lines) and not line.endswith("\n"):
                 return  # it was being written when the last simulator was killed
             raise PlatformFailed(_damaged(path, error, number)) from error

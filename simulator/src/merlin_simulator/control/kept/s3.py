@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import codecs
 import datetime
 import hashlib
@@ -12,12 +11,10 @@ import os
 import threading
 import urllib.parse
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
 from moto.s3 import models, utils
 from moto.s3.models import s3_backends
@@ -143,19 +140,14 @@ class Shelf:
             path.unlink(missing_ok=True)
             self._name(bucket, key, None)
 
-    def remove_bucket(self, bucket: str) -> None:
-        """A bucket is gone, which was empty."""
-        for key in self.names(bucket):
-            self.remove(bucket, key)
-
     def names(self, bucket: str) -> dict[str, str]:
         """Of the records of a bucket: each key and the name of its file."""
         with self._lock:
             return dict(self._named.get(bucket, {}))
 
-    def restore(self, bucket: str) -> Iterator[tuple[dict[str, Any], Fresh]]:
+    def restore(self) -> Iterator[tuple[dict[str, Any], Fresh]]:
         """Each object's record with its bytes. Raises PlatformFailed with the file's name."""
-        for path in sorted((self._records / bucket).glob(f"*{_RECORD}")):
+        for path in sorted(self._records.glob(f"*/*{_RECORD}")):
             try:
                 record = json.loads(path.read_text())
                 kept = self._bytes / Path(record["bytes"]).name
@@ -166,7 +158,7 @@ class Shelf:
                     raise ValueError(f"{kept} has {size} bytes instead of {known}")
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise no_object(path, error) from error
-            self._name(bucket, record["key"], kept.name)
+            self._name(record["bucket"], record["key"], kept.name)
             yield record, Fresh(kept)
 
     def close(self) -> None:
@@ -418,142 +410,46 @@ def _md5(path: Path) -> str:
 
 
 _PARTITION = "aws"
-#: How the headers begin that a call is made again with; no credentials.
-_HEADERS = ("content-type", "x-amz-", "authorization")
-_SECRET = "x-amz-security-token"
-_SUFFIX = ".json"
 
 
-@dataclass(frozen=True)
-class BucketCall:
-    """A call about a bucket or an object in it. key: "" for the bucket itself.
+class Objects:
+    """Those of moto's buckets, kept on a shelf; called from several threads."""
 
-    path and query: as sent; headers: by lower-case name, Authorization without any signature;
-    body: of calls about the bucket.
-    """
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf, self._lock = shelf, threading.Lock()
 
-    method: str
-    bucket: str
-    key: str
-    path: str
-    query: str
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def aspect(self) -> str:
-        """What of the bucket it is about: "policy", "versioning" and so on; "": its creation."""
-        asked = dict(parse_qsl(self.query, keep_blank_values=True))
-        return "&".join(name if name != "id" else f"id={asked['id']}" for name in sorted(asked))
-
-
-#: Makes a call again; its status.
-MakeCall = Callable[[str, str, str, Mapping[str, str], bytes], int]
-
-
-class Buckets:
-    """Of the state's folder; called from several threads. Raises PlatformFailed on what is damaged.
-
-    shelf: where the objects' bytes are.
-    """
-
-    def __init__(self, folder: Path, shelf: Shelf) -> None:
-        self._folder, self._shelf, self._lock = folder, shelf, threading.Lock()
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def restore(self, call: MakeCall) -> None:
-        """Bring all of them back into moto. call: makes a call at moto."""
-        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
-            bucket, calls = path.name.removesuffix(_SUFFIX), _read(path)
-            for aspect, kept in calls.items():
-                body = base64.b64decode(kept["body"])
-                status = call("PUT", kept["path"], kept["query"], kept["headers"], body)
-                if status >= 300:
-                    subject = f"?{aspect}" if aspect else "the bucket's creation"
-                    raise PlatformFailed(
-                        f"{path} cannot be carried out again ({subject}: status {status}): remove "
-                        "it, or name another --state."
-                    )
-            backend = s3_backends[ACCOUNT][_PARTITION]
-            for record, kept_bytes in self._shelf.restore(bucket):
-                try:
-                    make_key(backend, backend.get_bucket(bucket), record, kept_bytes)
-                except Exception as error:  # moto's as well: its record may say anything
-                    path = self._shelf.path_of(bucket, record["key"])
-                    raise no_object(path, error) from error
+    def restore(self) -> None:
+        """Bring all of them back into moto's buckets. Raises PlatformFailed on what is damaged."""
+        backend = s3_backends[ACCOUNT][_PARTITION]
+        for record, kept_bytes in self._shelf.restore():
+            try:
+                make_key(backend, backend.get_bucket(record["bucket"]), record, kept_bytes)
+            except Exception as error:  # moto's as well: its record may say anything
+                path = self._shelf.path_of(record["bucket"], record["key"])
+                raise no_object(path, error) from error
         self._shelf.sweep()
 
-    def note(self, call: BucketCall) -> None:
-        """A call was carried out: keep what it has changed."""
+    def note(self, bucket: str, key: str) -> None:
+        """An object may have changed: keep what moto has of it now."""
         with self._lock:
-            if call.key:
-                self._note_object(call.bucket, call.key)
-            elif call.method == "POST":
-                self._note_objects(call.bucket)
-            elif call.method == "PUT":
-                self._note_bucket(call)
-            elif call.method == "DELETE" and not call.aspect:
-                self._path(call.bucket).unlink(missing_ok=True)
-                self._shelf.remove_bucket(call.bucket)
-            elif call.method == "DELETE":
-                calls = _read(self._path(call.bucket))
-                calls.pop(call.aspect, None)
-                self._write(call.bucket, calls)
+            self._note(bucket, key)
 
-    def _note_object(self, bucket: str, key: str) -> None:
-        backend = s3_backends[ACCOUNT][_PARTITION]
-        found = backend.buckets[bucket].keys.get(key) if bucket in backend.buckets else None
-        if getattr(found, "path", None) is None:  # it is gone, or a mark that it was deleted
+    def note_all(self, bucket: str) -> None:
+        """Several may have changed: those of DeleteObjects, the one of a form, or all of them."""
+        with self._lock:
+            objects, names = self._of(bucket), self._shelf.names(bucket)
+            for key in {*names, *set(objects)}:
+                path = getattr(objects.get(key), "path", None)
+                if path is None or path.name != names.get(key):
+                    self._note(bucket, key)
+
+    def _note(self, bucket: str, key: str) -> None:
+        now = self._of(bucket).get(key)
+        if getattr(now, "path", None) is None:  # it is gone, or a mark that it was deleted
             self._shelf.remove(bucket, key)
         else:
-            self._shelf.put(bucket, key, make_record(backend, found))
+            self._shelf.put(bucket, key, make_record(s3_backends[ACCOUNT][_PARTITION], now))
 
-    def _note_objects(self, bucket: str) -> None:
-        """Several may have changed: those of DeleteObjects, or the one of a form."""
-        backend = s3_backends[ACCOUNT][_PARTITION]
-        held = backend.buckets[bucket].keys if bucket in backend.buckets else {}
-        kept = self._shelf.names(bucket)
-        for key in {*kept, *set(held)}:
-            path = getattr(held.get(key), "path", None)
-            if path is None or path.name != kept.get(key):
-                self._note_object(bucket, key)
-
-    def _note_bucket(self, call: BucketCall) -> None:
-        path = self._path(call.bucket)
-        calls = _read(path) if path.exists() and call.aspect else {}
-        calls[call.aspect] = {
-            "path": call.path,
-            "query": call.query,
-            "headers": {
-                name: value
-                for name, value in call.headers.items()
-                if name.startswith(_HEADERS) and name != _SECRET
-            },
-            "body": base64.b64encode(call.body).decode(),
-        }
-        self._write(call.bucket, calls)
-
-    def _write(self, bucket: str, calls: Mapping[str, Any]) -> None:
-        path = self._path(bucket)
-        beside = path.with_name(f".{path.name}.new")
-        beside.write_text(json.dumps(calls))
-        os.replace(beside, path)
-
-    def _path(self, bucket: str) -> Path:
-        return self._folder / f"{bucket}{_SUFFIX}"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        calls = json.loads(path.read_text())
-        for kept in calls.values():
-            base64.b64decode(kept["body"], validate=True)
-            if not all(isinstance(kept[name], str) for name in ("path", "query")):
-                raise TypeError("path and query must be strings")
-            dict(kept["headers"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PlatformFailed(
-            f"{path} holds no bucket of this simulator ({type(error).__name__}: {error}): remove "
-            "it, or name another --state."
-        ) from error
-    return dict(calls)
+    def _of(self, bucket: str) -> Any:
+        buckets = s3_backends[ACCOUNT][_PARTITION].buckets
+        return buckets[bucket].keys if bucket in buckets else {}

@@ -11,13 +11,26 @@ import pytest
 from merlin_simulator.control.kept.calls import CallJournal, KeptCall, is_kept
 from merlin_simulator.errors import PlatformFailed
 
+#: Of calls: a member that is none, headers that are none, a number for a text.
+STRANGE = [
+    '{"service": "s3", "region": "r", "headers": {}, "body": "", "target": ""}',
+    '{"service": "s3", "region": "r", "headers": "", "body": ""}',
+    '{"service": "s3", "region": "r", "headers": {"a": 1}, "body": ""}',
+    '{"service": "s3", "region": 1, "headers": {}, "body": ""}',
+]
+
 
 def _iam(operation: str, **members: str) -> KeptCall:
-    return KeptCall("iam", "us-east-1", "", "form", urlencode({"Action": operation, **members}))
+    return KeptCall("iam", "us-east-1", {}, urlencode({"Action": operation, **members}))
 
 
 def _json(service: str, operation: str, region: str = "us-east-1", **members: str) -> KeptCall:
-    return KeptCall(service, region, f"Prefix.{operation}", "json", json.dumps(members))
+    target = {"x-amz-target": f"Prefix.{operation}"}
+    return KeptCall(service, region, target, json.dumps(members))
+
+
+def _s3(method: str, bucket: str, query: str = "") -> KeptCall:
+    return KeptCall("s3", "us-east-1", {}, "<Any/>", method, f"/{bucket}", query)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +44,9 @@ def _json(service: str, operation: str, region: str = "us-east-1", **members: st
         (_json("logs", "CreateLogGroup", logGroupName="/aws/sagemaker/Endpoints/e"), False),
         (_json("logs", "PutLogEvents", logGroupName="mine"), False),
         (_json("sts", "AssumeRole"), False),
-        (KeptCall("ecr", "us-east-1", "Prefix.PutImage", "json", "[broken"), True),
+        (KeptCall("ecr", "us-east-1", {"x-amz-target": "Prefix.PutImage"}, "[broken"), True),
+        (_s3("PUT", "b", "versioning"), True),
+        (_s3("GET", "b", "versioning"), False),
     ],
 )
 def test_what_changes_something_is_kept(call: KeptCall, kept: bool) -> None:
@@ -60,6 +75,12 @@ def test_what_changes_something_is_kept(call: KeptCall, kept: bool) -> None:
             _json("ecr", "DeleteRepository", repositoryName="a"),
             True,
         ),
+        (_s3("PUT", "b"), _s3("DELETE", "b"), False),
+        (_s3("PUT", "b", "policy"), _s3("DELETE", "b"), False),
+        (_s3("PUT", "b", "policy"), _s3("DELETE", "b", "policy="), False),
+        (_s3("PUT", "b", "policy"), _s3("DELETE", "b", "tagging"), True),
+        (_s3("PUT", "b", "policy"), _s3("DELETE", "bb", "policy"), True),
+        (_s3("PUT", "b", "metrics&id=1"), _s3("DELETE", "b", "id=2&metrics"), True),
     ],
 )
 def test_what_is_deleted_takes_its_calls_along(
@@ -72,6 +93,18 @@ def test_what_is_deleted_takes_its_calls_along(
     assert kept == journal.calls == ((before,) if left else ())
 
 
+def test_what_a_bucket_is_told_again_is_kept_once(tmp_path: Path) -> None:
+    """Of its versioning the last, and of a bucket that is made anew nothing that was before."""
+    journal = CallJournal(tmp_path / "calls")
+    first, again = _s3("PUT", "b", "versioning"), _s3("PUT", "b", "versioning=")
+    for call in (_s3("PUT", "b"), first, _s3("PUT", "b", "policy"), again):
+        journal.add(call)
+    kept = CallJournal(tmp_path / "calls").calls
+    assert kept == (_s3("PUT", "b"), _s3("PUT", "b", "policy"), again)
+    journal.add(_s3("PUT", "b"))
+    assert CallJournal(tmp_path / "calls").calls == (_s3("PUT", "b"),)
+
+
 def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     """A process was killed while it wrote: that call was never answered."""
     path, call = tmp_path / "calls", _iam("CreateRole", RoleName="r")
@@ -82,7 +115,7 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     assert CallJournal(path).calls == (call, call)
 
 
-@pytest.mark.parametrize("line", ["{}", "[]", "no json", '{"service": 1}', "\x00", '"x"'])
+@pytest.mark.parametrize("line", ["{}", "[]", "no json", '{"service": 1}', "\x00", '"x"', *STRANGE])
 def test_a_file_that_holds_no_calls_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "calls"
     path.write_text(f"{line}\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.control.kept.s3 import PIECE, Buckets, Fresh, Shelf, open_mapped
+from merlin_simulator.control.kept.s3 import PIECE, Fresh, Shelf, open_mapped
 from merlin_simulator.errors import PlatformFailed
 
 
@@ -45,7 +45,7 @@ def test_what_was_being_written_is_swept(tmp_path: Path) -> None:
     shelf.put("bucket", "key", _record(kept))
     shelf.write([b"never named"])
     again = Shelf(tmp_path, keeps=True)
-    assert [(record["key"], fresh.path) for record, fresh in again.restore("bucket")] == [
+    assert [(record["key"], fresh.path) for record, fresh in again.restore()] == [
         ("key", kept.path)
     ]
     again.sweep()
@@ -58,7 +58,7 @@ def test_long_names_do_not_meet(tmp_path: Path) -> None:
     for key in keys:
         shelf.put("bucket", key, _record(shelf.write([key.encode()])))
     again = Shelf(tmp_path, keeps=True)
-    assert {record["key"] for record, _ in again.restore("bucket")} == keys
+    assert {record["key"] for record, _ in again.restore()} == keys
 
 
 def test_a_file_is_read_in_pieces(tmp_path: Path) -> None:
@@ -88,15 +88,4 @@ def test_a_damaged_record_is_named(tmp_path: Path, changed: dict[str, Any]) -> N
     path = tmp_path / "objects/bucket/key.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
     with pytest.raises(PlatformFailed, match=f"{path} holds no object of this simulator"):
-        list(Shelf(tmp_path, keeps=True).restore("bucket"))
-
-
-@pytest.mark.parametrize(
-    "content", ["[]", "no json", '{"": {}}', '{"": {"path": "/b", "query": "", "body": "?"}}']
-)
-def test_a_damaged_bucket_is_named(tmp_path: Path, content: str) -> None:
-    buckets = Buckets(tmp_path / "buckets", Shelf(tmp_path / "s3", keeps=True))
-    path = tmp_path / "buckets/b.json"
-    path.write_text(content)
-    with pytest.raises(PlatformFailed, match=f"{path} holds no bucket of this simulator"):
-        buckets.restore(lambda *_: 200)
+        list(Shelf(tmp_path, keeps=True).restore())
