@@ -217,8 +217,8 @@ def _parse_json(body: bytes) -> Mapping[str, Any]:
 
 def _with_length(scope: Scope, length: int) -> Scope:
     """The request of a body that was read: it is unpacked, and comes in one piece."""
-    told = (b"content-length", b"content-encoding", b"transfer-encoding")
-    headers = [header for header in scope["headers"] if header[0] not in told]
+    replaced = (b"content-length", b"content-encoding", b"transfer-encoding")
+    headers = [header for header in scope["headers"] if header[0] not in replaced]
     return {**scope, "headers": [*headers, (b"content-length", b"%d" % length)]}
 
 

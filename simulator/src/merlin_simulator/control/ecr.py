@@ -159,8 +159,8 @@ class RegistryImages:
         """DescribeImages; when an image was pushed, a registry does not know."""
         name, members = call.members["repositoryName"], call.members
         there = await self._images(call)
-        if asked := members.get("imageIds"):
-            images = [await self._require(call, there, one) for one in asked]
+        if image_ids := members.get("imageIds"):
+            images = [await self._require(call, there, image_id) for image_id in image_ids]
         else:
             images = _wanted(list(there.values()), members)
         chosen, token = _page(images, members)
@@ -181,18 +181,18 @@ class RegistryImages:
         """BatchGetImage."""
         there = await self._images(call)
         images, failures = [], []
-        for one in call.members["imageIds"]:
-            image = await self._find(call, there, one)
+        for image_id in call.members["imageIds"]:
+            image = await self._find(call, there, image_id)
             if image is None:
                 failures.append(
                     {
-                        "imageId": one,
+                        "imageId": image_id,
                         "failureCode": "ImageNotFound",
                         "failureReason": "Requested image not found",
                     }
                 )
                 continue
-            tag = one.get("imageTag")
+            tag = image_id.get("imageTag")
             images.append(
                 {
                     "registryId": _registry_id(call),
@@ -236,10 +236,10 @@ class RegistryImages:
         return results
 
     async def _find(
-        self, call: Call, there: Mapping[str, _Image], asked: Mapping[str, str]
+        self, call: Call, there: Mapping[str, _Image], image_id: Mapping[str, str]
     ) -> _Image | None:
         """By digest, which may have lost its tag, or by tag, or by both where they agree."""
-        digest, tag = asked.get("imageDigest"), asked.get("imageTag")
+        digest, tag = image_id.get("imageDigest"), image_id.get("imageTag")
         if digest is None and tag is None:
             raise ServiceError("An image is named by imageDigest or imageTag.", _WRONG)
         if digest is None:
@@ -251,11 +251,11 @@ class RegistryImages:
         return image if image is None or tag is None or tag in image.tags else None
 
     async def _require(
-        self, call: Call, there: Mapping[str, _Image], asked: Mapping[str, str]
+        self, call: Call, there: Mapping[str, _Image], image_id: Mapping[str, str]
     ) -> _Image:
-        image = await self._find(call, there, asked)
+        image = await self._find(call, there, image_id)
         if image is None:
-            named = {key: asked.get(key) for key in ("imageDigest", "imageTag")}
+            named = {key: image_id.get(key) for key in ("imageDigest", "imageTag")}
             shown = ", ".join(
                 f"{key}:" + ("null" if value is None else f"'{value}'")
                 for key, value in named.items()

@@ -214,9 +214,9 @@ def _target(scope: Scope, headers: Mapping[str, str]) -> str:
 async def _refuse(request: Request, send: Send, status: int, code: str, message: str) -> None:
     caller = signed(request.headers, request.scope["query_string"].decode("latin-1"))
     service = caller.service if caller else None
-    named = operation_of(request.headers)
-    words = f"{named}: {message}" if named else message
-    answer = make_error(request.headers, service, status, code, words)
+    operation = operation_of(request.headers)
+    text = f"{operation}: {message}" if operation else message
+    answer = make_error(request.headers, service, status, code, text)
     raw = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": raw})
     body = b"" if request.method == "HEAD" else answer.body

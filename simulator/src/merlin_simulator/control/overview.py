@@ -297,9 +297,9 @@ class Shown:
         deployment = self.played.deployment
         deployed = tuple(deployment.deployed())
         instances = tuple(
-            replace(instance.view(), variant=one.fleet.variant.name, fleet=part)
-            for part, one in deployed
-            for instance in one.fleet.variant.instances
+            replace(instance.view(), variant=production.fleet.variant.name, fleet=part)
+            for part, production in deployed
+            for instance in production.fleet.variant.instances
         )
         whole = deployed[0][1].fleet.variant.view() if deployed else self._view_of_record()
         return replace(whole, sequence=deployment.log.last, instances=instances)
@@ -349,7 +349,7 @@ class EndpointPages:
 
     def views(self) -> tuple[EndpointView, ...]:
         """Of all endpoints, in the order of their creation."""
-        return tuple(Shown(one, self._rules).view() for one in self._endpoints.played())
+        return tuple(Shown(played, self._rules).view() for played in self._endpoints.played())
 
     def forget(self, name: str) -> None:
         """It is gone: whoever follows its events hears that there are no more."""

@@ -138,9 +138,9 @@ class Plane:
 
     def __init__(self, setup: Setup, log: EventLog) -> None:
         self._setup, self.log = setup, log
-        kept, clock = setup.state / "sagemaker", setup.clock
-        records = {kind: Records(kept / kind, *needed) for kind, needed in _NEEDED.items()}
-        self.tags = Tags(Records(kept / "tags", "Tags"), self._exists)
+        folder, clock = setup.state / "sagemaker", setup.clock
+        records = {kind: Records(folder / kind, *needed) for kind, needed in _NEEDED.items()}
+        self.tags = Tags(Records(folder / "tags", "Tags"), self._exists)
         self.logs = ContainerLogs()
         self.productions = Productions(
             setup.s3, setup.make_machine, setup.work_dir, setup.rules, setup.memory, self.logs
@@ -214,21 +214,21 @@ class Plane:
     @asynccontextmanager
     async def _lifespan(self, overview: Overview, _: Starlette) -> AsyncIterator[None]:
         self.endpoints.restore()
-        work = (
+        loops = (
             self._gauge(),
             self.cloudwatch.run(),
             overview.run_sampling(),
             self.logs.run(),
         )
-        watching = {asyncio.create_task(one) for one in work}
+        tasks = {asyncio.create_task(loop) for loop in loops}
         try:
             async with self.autoscaling.running():
                 yield
         finally:
             await self.endpoints.stop()
-            for task in watching:
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(watching)
+            await asyncio.wait(tasks)
             await self._moto.close()
 
     async def _tell_time(self, _: Request) -> Response:
@@ -241,8 +241,8 @@ class Plane:
             instances = [
                 instance
                 for played in self.endpoints.played()
-                for _, one in played.deployment.deployed()
-                for instance in one.fleet.variant.instances
+                for _, production in played.deployment.deployed()
+                for instance in production.fleet.variant.instances
             ]
             await asyncio.gather(*(i.holdings.memory.read() for i in instances))
             await asyncio.sleep(_GAUGE_EVERY_S)

@@ -24,7 +24,7 @@ _DEFAULT = 10
 
 
 def page(
-    found: Sequence[_T],
+    items: Sequence[_T],
     token: str | None,
     most: int | None,
     default: int = _DEFAULT,
@@ -33,7 +33,7 @@ def page(
     """The page after the token, and the next one's token; None at the end. See read_start."""
     start = read_start(token, code)
     end = start + (most or default)
-    return found[start:end], make_token(end) if end < len(found) else None
+    return items[start:end], make_token(end) if end < len(items) else None
 
 
 def make_token(start: int) -> str:
@@ -60,7 +60,7 @@ def read_start(token: str | None, code: str = "ValidationException") -> int:
 
 def filtered(
     records: Iterable[Mapping[str, Any]],
-    asked: Mapping[str, Any],
+    members: Mapping[str, Any],
     name: str,
     sorts: Mapping[str, str],
 ) -> list[Mapping[str, Any]]:
@@ -69,19 +69,19 @@ def filtered(
     name: the record's member that NameContains looks at. sorts: the member that each value of
     SortBy means. Times are seconds since the epoch.
     """
-    found = [record for record in records if _passes(record, asked, name)]
-    by = sorts[asked.get("SortBy", "CreationTime")]
-    descending = asked.get("SortOrder", "Descending") == "Descending"
-    return sorted(found, key=lambda record: (record[by], record[name]), reverse=descending)
+    matching = [record for record in records if _passes(record, members, name)]
+    by = sorts[members.get("SortBy", "CreationTime")]
+    descending = members.get("SortOrder", "Descending") == "Descending"
+    return sorted(matching, key=lambda record: (record[by], record[name]), reverse=descending)
 
 
-def _passes(record: Mapping[str, Any], asked: Mapping[str, Any], name: str) -> bool:
-    if asked.get("NameContains", "").lower() not in record[name].lower():
+def _passes(record: Mapping[str, Any], members: Mapping[str, Any], name: str) -> bool:
+    if members.get("NameContains", "").lower() not in record[name].lower():
         return False
     return all(
-        asked.get(f"{member}After", -math.inf)
+        members.get(f"{member}After", -math.inf)
         < record[member]
-        < asked.get(f"{member}Before", math.inf)
+        < members.get(f"{member}Before", math.inf)
         for member in ("CreationTime", "LastModifiedTime")
         if member in record
     )
@@ -134,13 +134,13 @@ class Records:
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            found = [(path, _read(path, needed)) for path in folder.glob(f"*{_SUFFIX}")]
+            files = [(path, _read(path, needed)) for path in folder.glob(f"*{_SUFFIX}")]
         except OSError as error:
             raise PlatformFailed(
                 f"The state in {folder} cannot be read ({error.strerror}): name another --state."
             ) from error
-        found.sort(key=lambda one: (one[1].get("CreationTime", 0), one[0].name))
-        self._records = {_name(path): record for path, record in found}
+        files.sort(key=lambda file: (file[1].get("CreationTime", 0), file[0].name))
+        self._records = {_name(path): record for path, record in files}
 
     def __contains__(self, name: str) -> bool:
         return name in self._records
@@ -191,8 +191,8 @@ def newest_time(state: Path) -> float:
         with suppress(PlatformFailed, OSError):
             record = _read(path, ()) if path.parts[-3] in _SERVICES else {}
             times = [record.get(name, 0.0) for name in _TIMES]
-            given = (at for at in times if isinstance(at, int | float) and at < _LATEST)
-            newest = max([newest, *given])
+            valid = (at for at in times if isinstance(at, int | float) and at < _LATEST)
+            newest = max([newest, *valid])
     return newest
 
 
@@ -211,8 +211,8 @@ def _read(path: Path, needed: Collection[str]) -> Record:
         raise PlatformFailed(f"{path} holds no record: remove it, or name another --state.")
     lacking = [name for name in needed if name not in record]
     if lacking or not isinstance(record.get("CreationTime", 0), int | float):
-        found = f"lacks {', '.join(lacking)}" if lacking else "has another CreationTime"
+        fault = f"lacks {', '.join(lacking)}" if lacking else "has another CreationTime"
         raise PlatformFailed(
-            f"{path} {found}, so it is none of ours: remove it, or name another --state."
+            f"{path} {fault}, so it is none of ours: remove it, or name another --state."
         )
     return record

@@ -66,8 +66,8 @@ def _by_week(text: str) -> Callable[[date], bool]:
         return lambda day: _weekday(day) == last and day.day + 7 > _length(day)
     if "#" in text:
         name, _, count = text.partition("#")
-        wanted, nth = _number(name, 1, 7, _WEEKDAYS), _number(count, 1, 5)
-        return lambda day: _weekday(day) == wanted and (day.day - 1) // 7 + 1 == nth
+        weekday, nth = _number(name, 1, 7, _WEEKDAYS), _number(count, 1, 5)
+        return lambda day: _weekday(day) == weekday and (day.day - 1) // 7 + 1 == nth
     numbers = _numbers(text, 1, 7, _WEEKDAYS)
     return lambda day: _weekday(day) in numbers
 
@@ -169,8 +169,8 @@ class Times:
             first = datetime.fromtimestamp(moment, self.zone).date()
         except (OverflowError, ValueError, OSError):
             return None
-        found = (time for time in self._from(first) if time > moment)
-        return next(found, None)
+        later = (time for time in self._from(first) if time > moment)
+        return next(later, None)
 
     def _from(self, first: date) -> Iterator[float]:
         day = first

@@ -106,9 +106,9 @@ def _check_metric(members: Mapping[str, Any]) -> None:
 
 
 def _check_metrics(members: Mapping[str, Any]) -> None:
-    given = [member for member in _OF_ONE if members.get(member)]
-    if given:
-        raise _refused(f"The parameters Metrics and {given[0]} are mutually exclusive.")
+    of_one_metric = [member for member in _OF_ONE if members.get(member)]
+    if of_one_metric:
+        raise _refused(f"The parameters Metrics and {of_one_metric[0]} are mutually exclusive.")
     queries: Sequence[Mapping[str, Any]] = members["Metrics"]
     returned = [query["Id"] for query in queries if query.get("ReturnData", True)]
     if len(returned) != 1:

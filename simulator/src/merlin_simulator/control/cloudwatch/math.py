@@ -63,9 +63,9 @@ def combined(operator: str, left: Value, right: Value) -> Value:
     if isinstance(left, tuple) and isinstance(right, tuple):
         raise WrongExpression(f"{operator} is between several time series and several others.")
     if isinstance(left, tuple):
-        return tuple(_series(combined(operator, one, right)) for one in left)
+        return tuple(_series(combined(operator, member, right)) for member in left)
     if isinstance(right, tuple):
-        return tuple(_series(combined(operator, left, one)) for one in right)
+        return tuple(_series(combined(operator, left, member)) for member in right)
     if not isinstance(left, Mapping) and not isinstance(right, Mapping):
         value = _reckon(operator, left, right)
         if value is None:
@@ -218,8 +218,8 @@ def evaluate(expression: str, given: Given) -> Value:
 
 def names_in(expression: str) -> frozenset[str]:
     """The ids that an expression may read: its words that begin with a small letter."""
-    words = (match["name"] for match in _TOKEN.finditer(expression) if match["name"])
-    return frozenset(word for word in words if word[0].islower())
+    names = (match["name"] for match in _TOKEN.finditer(expression) if match["name"])
+    return frozenset(word for word in names if word[0].islower())
 
 
 class _Reader:
@@ -303,8 +303,8 @@ class _Reader:
         if self._peek() != ")":
             part = self._take()[1:-1]
         self._expect(")")
-        found = [self._given.values[name] for name in self._given.metrics if part in name]
-        return joined(found)
+        values = [self._given.values[name] for name in self._given.metrics if part in name]
+        return joined(values)
 
     def _fill(self) -> Value:
         value = self.read(0)

@@ -37,14 +37,14 @@ STATISTICS = ("SampleCount", "Average", "Sum", "Minimum", "Maximum")
 _PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,10})?|100)")
 
 
-def metric_of(asked: Mapping[str, Any]) -> Metric:
+def metric_of(members: Mapping[str, Any]) -> Metric:
     """A metric by its Namespace, MetricName and Dimensions."""
-    return make_metric(asked["Namespace"], asked["MetricName"], dimensions_of(asked))
+    return make_metric(members["Namespace"], members["MetricName"], dimensions_of(members))
 
 
-def dimensions_of(asked: Mapping[str, Any]) -> dict[str, str]:
+def dimensions_of(members: Mapping[str, Any]) -> dict[str, str]:
     """Dimensions as names and values."""
-    return {one["Name"]: one["Value"] for one in asked.get("Dimensions") or ()}
+    return {dimension["Name"]: dimension["Value"] for dimension in members.get("Dimensions") or ()}
 
 
 def listed_dimensions(metric: Metric) -> list[dict[str, str]]:
@@ -115,8 +115,8 @@ def period_of(queries: Sequence[Mapping[str, Any]]) -> int:
 
 def reading_of(query: Mapping[str, Any]) -> tuple[Metric, int, bool]:
     """What a query with a MetricStat reads; see Read."""
-    asked = query["MetricStat"]
-    return metric_of(asked["Metric"]), asked["Period"], is_percentile(asked["Stat"])
+    stat = query["MetricStat"]
+    return metric_of(stat["Metric"]), stat["Period"], is_percentile(stat["Stat"])
 
 
 def answer(
@@ -126,7 +126,7 @@ def answer(
 
     times: when the periods of that length begin that are asked for. Raises ServiceError.
     """
-    return next(found for found in answer_in_steps(queries, read, times) if found is not None)
+    return next(answers for answers in answer_in_steps(queries, read, times) if answers is not None)
 
 
 def answer_in_steps(
@@ -197,8 +197,8 @@ def _check(query: Mapping[str, Any]) -> None:
 
 
 def _read(query: Mapping[str, Any], read: Read) -> Series:
-    asked = query["MetricStat"]
-    statistic, unit = asked["Stat"], asked.get("Unit")
+    stat = query["MetricStat"]
+    statistic, unit = stat["Stat"], stat.get("Unit")
     series = dict[float, float]()
     for begin, statistics in read(*reading_of(query)):
         value = statistics.read(statistic)
@@ -214,7 +214,7 @@ def _reckoned(
     times: Callable[[int], Sequence[float]],
 ) -> Value:
     period_s = query.get("Period") or period_of(queries)
-    metrics = [one["Id"] for one in queries if "MetricStat" in one]
+    metrics = [other["Id"] for other in queries if "MetricStat" in other]
     try:
         return evaluate(query["Expression"], Given(values, metrics, times(period_s), period_s))
     except WrongExpression as error:
@@ -282,13 +282,16 @@ class MetricCalls:
     async def list(self, call: Call) -> Mapping[str, Any]:
         """ListMetrics."""
         members = call.members
-        wanted = [(one["Name"], one.get("Value")) for one in members.get("Dimensions") or ()]
+        dimensions = [
+            (dimension["Name"], dimension.get("Value"))
+            for dimension in members.get("Dimensions") or ()
+        ]
         results = [
             metric
             for metric in self._store.metrics()
             if members.get("Namespace") in (None, metric.namespace)
             and members.get("MetricName") in (None, metric.name)
-            and all(_has(metric, name, value) for name, value in wanted)
+            and all(_has(metric, name, value) for name, value in dimensions)
             and ("RecentlyActive" not in members or self._is_recent(metric))
         ]
         shown, token = page(results, members.get("NextToken"), _METRICS_LISTED, code=WRONG_TOKEN)
@@ -316,10 +319,10 @@ class MetricCalls:
             check_statistic(name)
         check_period(period_s)
         start, end = span(members)
-        asked = len(times_between(start, end, period_s))
-        if asked > _MOST_STATISTICS:
+        count = len(times_between(start, end, period_s))
+        if count > _MOST_STATISTICS:
             raise ServiceError(
-                f"You have requested up to {asked:,} datapoints, which exceeds the limit of "
+                f"You have requested up to {count:,} datapoints, which exceeds the limit of "
                 f"{_MOST_STATISTICS:,}. You may reduce the datapoints requested by increasing "
                 "Period, or decreasing the time range.",
                 "InvalidParameterCombination",
@@ -454,26 +457,26 @@ def _point(
 
 
 def _data_page(
-    found: Sequence[Answered], descending: bool, token: str | None, most: int
+    answers: Sequence[Answered], descending: bool, token: str | None, most: int
 ) -> Mapping[str, Any]:
     """Data points are counted over all results, one after another."""
     start = read_start(token, WRONG_TOKEN)
     results, before = list[dict[str, Any]](), 0
-    for one in found:
+    for answered in answers:
         first = max(0, start - before)
-        last = max(0, min(len(one.values), start + most - before))
-        if first < last or (not one.values and not start):
-            times = sorted(one.values, reverse=descending)[first:last]
+        last = max(0, min(len(answered.values), start + most - before))
+        if first < last or (not answered.values and not start):
+            times = sorted(answered.values, reverse=descending)[first:last]
             results.append(
                 {
-                    "Id": one.query_id,
-                    "Label": one.label,
+                    "Id": answered.query_id,
+                    "Label": answered.label,
                     "Timestamps": times,
-                    "Values": [one.values[time] for time in times],
-                    "StatusCode": "Complete" if last == len(one.values) else "PartialData",
+                    "Values": [answered.values[time] for time in times],
+                    "StatusCode": "Complete" if last == len(answered.values) else "PartialData",
                 }
             )
-        before += len(one.values)
+        before += len(answered.values)
     following = make_token(start + most) if before > start + most else None
     return {
         "MetricDataResults": results,

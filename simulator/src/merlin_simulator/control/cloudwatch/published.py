@@ -146,7 +146,7 @@ class EndpointMetrics:
         AWS, "Instructions for editing a scaling policy": a variant that nobody asks has zeros.
         """
         for view in self._views():
-            serving = [one for one in view.instances if one.state is InstanceState.IN_SERVICE]
+            serving = [it for it in view.instances if it.state is InstanceState.IN_SERVICE]
             for variant in sorted({instance.variant for instance in serving}):
                 where = (INVOCATIONS, view.endpoint_name, variant)
                 self._add(*where, "InvocationsPerInstance", 0.0, "None", at)

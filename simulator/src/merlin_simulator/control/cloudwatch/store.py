@@ -113,13 +113,13 @@ class Statistics:
         if not whole or not statistic.startswith("p") or not 0 <= share <= 1:
             return None
         # What is added up in another order differs in its last digits.
-        rank, seen, found = (share - 1e-9) * whole, 0.0, self.most
+        rank, seen, nearest = (share - 1e-9) * whole, 0.0, self.most
         for value in sorted(values):
             seen += values[value]
             if seen >= rank:
-                found = value
+                nearest = value
                 break
-        return min(max(found, self.least), self.most)
+        return min(max(nearest, self.least), self.most)
 
 
 class MetricStore:
@@ -144,8 +144,8 @@ class MetricStore:
 
     def last_at(self, metric: Metric) -> float | None:
         """When the newest minute with values begins; None: there is none."""
-        kept = self._minutes.get(metric)
-        return max(kept) * float(RESOLUTION_S) if kept else None
+        minutes = self._minutes.get(metric)
+        return max(minutes) * float(RESOLUTION_S) if minutes else None
 
     def read(
         self,
@@ -161,14 +161,14 @@ class MetricStore:
         sets are the store's own: they are looked at, not changed. with_values: percentiles will be
         read, too.
         """
-        kept = self._minutes.get(metric, {})
-        minutes = _between(kept, start, end, period_s)
+        sets = self._minutes.get(metric, {})
+        minutes = _between(sets, start, end, period_s)
         if period_s == RESOLUTION_S:
-            return [(minute * float(RESOLUTION_S), kept[minute]) for minute in minutes]
+            return [(minute * float(RESOLUTION_S), sets[minute]) for minute in minutes]
         periods = dict[float, Statistics]()
         for minute in minutes:
             begin = float(minute * RESOLUTION_S // period_s * period_s)
-            periods.setdefault(begin, Statistics()).merge(kept[minute], with_values)
+            periods.setdefault(begin, Statistics()).merge(sets[minute], with_values)
         return list(periods.items())
 
     def forget(self, namespace: str, dimensions: Mapping[str, str]) -> None:
@@ -181,15 +181,15 @@ class MetricStore:
     def _at(self, metric: Metric, at: float, unit: str | None) -> Statistics:
         """The minute's statistic set, made where there is none."""
         minute = int(at // RESOLUTION_S)
-        kept = self._minutes.setdefault(metric, {})
-        found = kept.get(minute)
-        if found is None:
-            found = kept[minute] = Statistics(unit=unit)
-            if (old := kept.get(minute - _NEWEST)) is not None:
+        sets = self._minutes.setdefault(metric, {})
+        statistics = sets.get(minute)
+        if statistics is None:
+            statistics = sets[minute] = Statistics(unit=unit)
+            if (old := sets.get(minute - _NEWEST)) is not None:
                 old.thin()
-            if len(kept) > _MINUTES:
-                del kept[min(kept)]
-        return found
+            if len(sets) > _MINUTES:
+                del sets[min(sets)]
+        return statistics
 
 
 def make_metric(namespace: str, name: str, dimensions: Mapping[str, str]) -> Metric:
@@ -198,14 +198,14 @@ def make_metric(namespace: str, name: str, dimensions: Mapping[str, str]) -> Met
 
 
 def _between(
-    kept: Mapping[int, Statistics], start: float, end: float, period_s: int
+    sets: Mapping[int, Statistics], start: float, end: float, period_s: int
 ) -> Iterable[int]:
     """Minutes that are kept, in their order."""
     first = math.floor(start / period_s) * period_s // RESOLUTION_S
     last = math.ceil(end / RESOLUTION_S)
-    if last - first < len(kept):
-        return [minute for minute in range(int(first), int(last)) if minute in kept]
-    return sorted(minute for minute in kept if first <= minute < last)
+    if last - first < len(sets):
+        return [minute for minute in range(int(first), int(last)) if minute in sets]
+    return sorted(minute for minute in sets if first <= minute < last)
 
 
 def _coarser(values: Mapping[float, float], most: int) -> dict[float, float]:

@@ -97,8 +97,8 @@ class Application:
             if note is not None and begun[-1][0].startswith("2"):
                 note()
         except Exception as error:
-            asked = parse_qs(environ.get("QUERY_STRING", ""))
-            return _failed(error, headers, service, asked, start_response)
+            query = parse_qs(environ.get("QUERY_STRING", ""))
+            return _failed(error, headers, service, query, start_response)
         if service == "sts":
             return _with_role(begun[-1], answer, start_response)
         start_response(*begun[-1])
@@ -190,8 +190,8 @@ def _with_role(
     """moto's caller without an identity of its own is a user; in a notebook it is a role."""
     status, headers = begun[:2]
     body = b"".join(answer).replace(_NOBODY, callers_arn().encode())
-    kept = [(name, value) for name, value in headers if name.lower() != "content-length"]
-    start(status, [*kept, ("Content-Length", str(len(body)))])
+    others = [(name, value) for name, value in headers if name.lower() != "content-length"]
+    start(status, [*others, ("Content-Length", str(len(body)))])
     return [body]
 
 
@@ -232,7 +232,7 @@ def _failed(
     error: Exception,
     headers: Mapping[str, str],
     service: str | None,
-    asked: Mapping[str, list[str]],
+    query: Mapping[str, list[str]],
     start: StartResponse,
 ) -> Iterable[bytes]:
     """asked: the query."""
@@ -242,7 +242,7 @@ def _failed(
     if isinstance(error, NotImplementedError) or type(error).__name__ == "OperationNotFoundError":
         message = f"{name} of {service or 's3'} is not carried out by this simulator, nor by moto."
         answer = make_error(headers, service, 400, "UnknownOperationException", message)
-    elif isinstance(error, KeyError) and list(error.args) == asked.get("uploadId"):
+    elif isinstance(error, KeyError) and list(error.args) == query.get("uploadId"):
         # moto looks for an upload where it completes it, and nowhere before.
         message = "The specified upload does not exist."
         answer = make_error(headers, service, 404, "NoSuchUpload", message)

@@ -52,12 +52,12 @@ class Mapped(mmap.mmap):
     def __iter__(self) -> Iterator[bytes]:  # type: ignore[override]
         return _pieces(self, 0, len(self))
 
-    def __getitem__(self, wanted: Any) -> Any:
-        if not isinstance(wanted, slice):
-            return super().__getitem__(wanted)
-        start, stop, _ = wanted.indices(len(self))
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, slice):
+            return super().__getitem__(key)
+        start, stop, _ = key.indices(len(self))
         if stop - start <= PIECE:
-            return super().__getitem__(wanted)
+            return super().__getitem__(key)
         return Window(self, start, stop)
 
 
@@ -150,16 +150,16 @@ class Shelf:
         for path in sorted(self._records.glob(f"*/*{_RECORD}")):
             try:
                 record = json.loads(path.read_text())
-                kept = self._bytes / Path(record["bytes"]).name
-                size, known = kept.stat().st_size, record["size"]
+                bytes_path = self._bytes / Path(record["bytes"]).name
+                size, known = bytes_path.stat().st_size, record["size"]
                 if path != self.path_of(record["bucket"], record["key"]):
                     raise ValueError("its name is not that of its key")
                 if size != known:
-                    raise ValueError(f"{kept} has {size} bytes instead of {known}")
+                    raise ValueError(f"{bytes_path} has {size} bytes instead of {known}")
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise no_object(path, error) from error
-            self._name(record["bucket"], record["key"], kept.name)
-            yield record, Fresh(kept)
+            self._name(record["bucket"], record["key"], bytes_path.name)
+            yield record, Fresh(bytes_path)
 
     def close(self) -> None:
         """From now on what moto lets go of stays on the disk."""
@@ -342,12 +342,12 @@ def make_record(backend: Any, key: Any) -> dict[str, Any]:
     }
 
 
-def make_key(backend: Any, bucket: FakeBucket, record: dict[str, Any], kept: Fresh) -> None:
+def make_key(backend: Any, bucket: FakeBucket, record: dict[str, Any], value: Fresh) -> None:
     """Put the object of a record into moto's bucket."""
     key = models.FakeKey(
         name=record["key"],
         bucket_name=record["bucket"],
-        value=kept,
+        value=value,
         account_id=backend.account_id,
         region_name=backend.region_name,
         storage=record["storage"],
@@ -372,7 +372,10 @@ def _grants(acl: Any) -> list[Any] | None:
     if acl is None:
         return None
     return [
-        [[[one.id, one.uri, one.display_name] for one in grant.grantees], grant.permissions]
+        [
+            [[grantee.id, grantee.uri, grantee.display_name] for grantee in grant.grantees],
+            grant.permissions,
+        ]
         for grant in acl.grants
     ]
 
@@ -382,7 +385,7 @@ def _acl(grants: list[Any] | None) -> Any:
         return None
     return models.FakeAcl(
         [
-            models.FakeGrant([models.FakeGrantee(*one) for one in grantees], permissions)
+            models.FakeGrant([models.FakeGrantee(*grantee) for grantee in grantees], permissions)
             for grantees, permissions in grants
         ]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -63,9 +63,9 @@ class Deployment:
 
     def deployed(self) -> Iterator[tuple[FleetPart, Production]]:
         """Everything that has instances, and what it is to the endpoint's requests."""
-        yield from ((FleetPart.SERVING, one) for one in self.productions.values())
-        yield from ((FleetPart.COMING, one) for one in self._coming.values())
-        yield from ((FleetPart.LEAVING, one) for one in self._leaving.values())
+        yield from ((FleetPart.SERVING, production) for production in self.productions.values())
+        yield from ((FleetPart.COMING, production) for production in self._coming.values())
+        yield from ((FleetPart.LEAVING, production) for production in self._leaving.values())
 
     async def deploy(
         self,
@@ -85,9 +85,12 @@ class Deployment:
                 name = variant["VariantName"]
                 coming[name] = await self._made(variant, models)
                 coming[name].weight = retained.get(name, {}).get("weight", coming[name].weight)
-            await _all(self._scaled(one, count_of(one.config, retained)) for one in coming.values())
+            await _all(
+                self._scaled(production, count_of(production.config, retained))
+                for production in coming.values()
+            )
         except BaseException:
-            await _uninterrupted(asyncio.gather(*(one.fleet.stop() for one in coming.values())))
+            await _uninterrupted(_stop_all(coming.values()))
             raise
         finally:
             self._coming = {}
@@ -95,7 +98,7 @@ class Deployment:
         self.productions = coming
         self._switch()
         try:
-            await _uninterrupted(asyncio.gather(*(one.fleet.stop() for one in leaving.values())))
+            await _uninterrupted(_stop_all(leaving.values()))
         finally:
             self._leaving = {}
 
@@ -108,11 +111,14 @@ class Deployment:
 
     async def stop(self) -> None:
         """Nothing is left: instances answer what they have, then their containers end."""
-        await asyncio.gather(*(one.fleet.stop() for _, one in self.deployed()))
+        await _stop_all(production for _, production in self.deployed())
         self.productions, self.endpoint = {}, None
 
     def _switch(self) -> None:
-        shares = [Share(one.fleet.variant, one.weight) for one in self.productions.values()]
+        shares = [
+            Share(production.fleet.variant, production.weight)
+            for production in self.productions.values()
+        ]
         if self.endpoint is None:
             self.endpoint = Endpoint(self.endpoint_name, shares, self.log)
         else:
@@ -152,9 +158,13 @@ def count_of(variant: Mapping[str, Any], retained: Mapping[str, Mapping[str, Any
     return count
 
 
+async def _stop_all(productions: Iterable[Production]) -> None:
+    await asyncio.gather(*(production.fleet.stop() for production in productions))
+
+
 async def _all(work: Any) -> None:
     """All of these side by side; the first failure ends the others, and is raised."""
-    tasks = [asyncio.ensure_future(one) for one in work]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -227,21 +237,21 @@ def check_idle(played: Played, region: str) -> None:
 def describe_variants(played: Played) -> list[dict[str, Any]]:
     """ProductionVariants of DescribeEndpoint."""
     described = []
-    for name, one in played.deployment.productions.items():
+    for name, production in played.deployment.productions.items():
         described.append(
             {
                 "VariantName": name,
                 "DeployedImages": [
                     {
-                        "SpecifiedImage": one.image,
-                        "ResolvedImage": one.image,
+                        "SpecifiedImage": production.image,
+                        "ResolvedImage": production.image,
                         "ResolutionTime": played.record["LastModifiedTime"],
                     }
                 ],
-                "CurrentWeight": one.weight,
-                "DesiredWeight": one.weight,
-                "CurrentInstanceCount": one.fleet.in_service,
-                "DesiredInstanceCount": one.fleet.wanted,
+                "CurrentWeight": production.weight,
+                "DesiredWeight": production.weight,
+                "CurrentInstanceCount": production.fleet.in_service,
+                "DesiredInstanceCount": production.fleet.wanted,
             }
         )
     return described
@@ -252,13 +262,14 @@ def find_retained(played: Played, members: Mapping[str, Any]) -> dict[str, dict[
     if not members.get("RetainAllVariantProperties"):
         return {}
     left_out = {
-        one["VariantPropertyType"] for one in members.get("ExcludeRetainedVariantProperties", ())
+        production["VariantPropertyType"]
+        for production in members.get("ExcludeRetainedVariantProperties", ())
     }
-    kept = dict[str, dict[str, Any]]()
-    for name, one in played.deployment.productions.items():
-        kept[name] = {"count": one.fleet.wanted, "weight": one.weight}
+    retained = dict[str, dict[str, Any]]()
+    for name, production in played.deployment.productions.items():
+        retained[name] = {"count": production.fleet.wanted, "weight": production.weight}
         if "DesiredInstanceCount" in left_out:
-            del kept[name]["count"]
+            del retained[name]["count"]
         if "DesiredWeight" in left_out:
-            del kept[name]["weight"]
-    return kept
+            del retained[name]["weight"]
+    return retained

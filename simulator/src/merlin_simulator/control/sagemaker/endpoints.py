@@ -187,11 +187,11 @@ class Endpoints:
         config = self._configs.get(members["EndpointConfigName"], call.region)
         self._check_scaled(played, config)
         models, retained = self._models_of(config, call.region), find_retained(played, members)
-        wanted = [
+        variants = [
             {**variant, "InitialInstanceCount": count_of(variant, retained)}
             for variant in config["ProductionVariants"]
         ]
-        self._check_quotas(wanted)
+        self._check_quotas(variants)
         if not members.get("RetainDeploymentConfig"):
             played.record.pop("LastDeploymentConfig", None)
             if "DeploymentConfig" in members:
@@ -314,8 +314,8 @@ class Endpoints:
         if reason is not None:
             record["FailureReason"] = reason
         record["Variants"] = {
-            name: {"count": one.fleet.wanted, "weight": one.weight}
-            for name, one in played.deployment.productions.items()
+            name: {"count": production.fleet.wanted, "weight": production.weight}
+            for name, production in played.deployment.productions.items()
         }
         self._note(played, status)
 
@@ -366,13 +366,15 @@ class Endpoints:
                 raise ServiceError(
                     f"DesiredInstanceCount of variant {name} is {count}: expected at least 1."
                 )
-            one = played.deployment.productions[name]
-            more.append({**one.config, "InitialInstanceCount": count - one.fleet.wanted})
+            production = played.deployment.productions[name]
+            more.append(
+                {**production.config, "InitialInstanceCount": count - production.fleet.wanted}
+            )
         self._check_quotas(more)
 
     def _check_scaled(self, played: Played, config: Record) -> None:
         """AWS, "Update endpoints that use auto scaling": such a variant keeps its instance type."""
-        types = {one["VariantName"]: one["InstanceType"] for one in config["ProductionVariants"]}
+        types = {new["VariantName"]: new["InstanceType"] for new in config["ProductionVariants"]}
         for variant in played.record["ProductionVariants"]:
             name, before = variant["VariantName"], variant["InstanceType"]
             if types.get(name) != before and self.is_scaled(played.name, name):

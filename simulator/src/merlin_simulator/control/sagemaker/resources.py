@@ -18,9 +18,9 @@ def make_arn(kind: str, name: str, region: str) -> str:
     return f"arn:aws:sagemaker:{region}:{ACCOUNT}:{kind}/{name.lower()}"
 
 
-def is_taken(name: str, kept: Iterable[str]) -> bool:
+def is_taken(name: str, names: Iterable[str]) -> bool:
     """AWS, "CreateEndpoint": names do not differ by their case alone: ARNs have none."""
-    return any(name.lower() == one.lower() for one in kept)
+    return any(name.lower() == taken.lower() for taken in names)
 
 
 #: How errors call each kind.
@@ -73,9 +73,9 @@ class Tags:
         """Add these to what the resource has; a key's later value counts."""
         if not tags:
             return
-        kept = {**self._of(arn), **{tag["Key"]: tag["Value"] for tag in tags}}
-        self.check([{"Key": key, "Value": value} for key, value in kept.items()])
-        self._records.put(arn, {"Tags": kept})
+        merged = {**self._of(arn), **{tag["Key"]: tag["Value"] for tag in tags}}
+        self.check([{"Key": key, "Value": value} for key, value in merged.items()])
+        self._records.put(arn, {"Tags": merged})
 
     def forget(self, arn: str) -> None:
         """The resource is gone."""
@@ -315,12 +315,12 @@ def check_quotas(
     quotas: instances at the same time for endpoints, by type; of others DEFAULT_MOST. Fewer than
     before are never too many.
     """
-    asked, used = Counter[str](), Counter[str]()
+    requested, used = Counter[str](), Counter[str]()
     for variant in variants:
-        asked[variant["InstanceType"]] += variant["InitialInstanceCount"]
+        requested[variant["InstanceType"]] += variant["InitialInstanceCount"]
     for instance_type, count in in_use:
         used[instance_type] += count
-    for instance_type, count in asked.items():
+    for instance_type, count in requested.items():
         most = quotas.get(instance_type, DEFAULT_MOST)
         if count > 0 and used[instance_type] + count > most:
             # SageMaker's own words.
