@@ -166,7 +166,7 @@ class Account:
             return self._call(service, operation, members)
 
     def find(self, service: str, operation: str, **members: Any) -> Answer | None:
-        """As ask; None if AWS says that it does not exist."""
+        """Call as `ask` does; None if AWS says that the resource does not exist."""
         with self._translated(f"{service}:{operation}"):
             try:
                 return self._call(service, operation, members)
@@ -188,9 +188,9 @@ class Account:
     def find_body(
         self, service: str, operation: str, most: int, **members: Any
     ) -> tuple[bytes, Answer] | None:
-        """As find, for an answer with a Body: the body and the answer.
+        """Call as `find` does, and read the answer's Body: the bytes, and the answer.
 
-        Of a body that is longer than `most`, one byte more than that.
+        At most `most` bytes are read, and one more, which shows that the body is longer.
         """
         answer = self.find(service, operation, **members)
         if answer is None:
@@ -201,7 +201,7 @@ class Account:
             return body.read(most) + body.read(1), answer
 
     def show(self, line: str) -> None:
-        """With dry_run: say a command line that stands for several calls."""
+        """Say a command line that stands for several calls, if dry_run."""
         if self.dry_run:
             self._say(line)
 
@@ -213,7 +213,7 @@ class Account:
         return self.ask(service, operation, **members)
 
     def remove(self, service: str, operation: str, **members: Any) -> bool:
-        """As change, for a call that removes something; False if it did not exist."""
+        """Call as `change` does, to remove something; False if it did not exist."""
         if self.dry_run:
             self._say(as_command_line(service, operation, members))
             return True

@@ -28,10 +28,10 @@ POLICIES = ("trust", "role", "deploy", "tenant")
 
 
 class Parser(argparse.ArgumentParser):
-    """Of one command: an option that it does not have is told beside those that it has."""
+    """The parser of one command: it answers an unknown option with the usage of the command."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """The options, and nothing that is none of them."""
+        """The options. An argument that is none of them ends the program with the usage."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -144,7 +144,7 @@ def _make_alarm(config: Config, watch: _Watch) -> dict[str, Any]:
 
 
 def make_dimensions(endpoint_name: str) -> list[dict[str, str]]:
-    """Of the variant's metrics."""
+    """Dimensions of the variant's metrics."""
     dimensions = {"EndpointName": endpoint_name, "VariantName": VARIANT}
     return [{"Name": name, "Value": value} for name, value in dimensions.items()]
 
@@ -155,7 +155,7 @@ def make_log_group(endpoint_name: str) -> str:
 
 
 def make_resource_id(endpoint_name: str) -> str:
-    """What Application Auto Scaling calls the variant."""
+    """The variant's name in Application Auto Scaling."""
     return f"endpoint/{endpoint_name}/variant/{VARIANT}"
 
 

@@ -49,10 +49,10 @@ def check_image(name: str, image: LocalImage) -> None:
         )
     label = image.labels.get(LABEL)
     if label != "true":
-        seen = "has no label" if label is None else f'has "{label}" as its label'
+        difference = "has no label" if label is None else f'has "{label}" as its label'
         raise Refused(
-            f"{name} {seen} {LABEL}, which multi-model endpoints ask for with the value true: "
-            "build it with this project's Dockerfile, or with that LABEL in your own"
+            f"{name} {difference} {LABEL}, which multi-model endpoints ask for with the value "
+            "true: build it with this project's Dockerfile, or with that LABEL in your own"
         )
 
 
@@ -230,7 +230,7 @@ def _translate(error: Exception) -> DeployError:
 
 
 def _find_reason(error: BaseException) -> str:
-    """The engine's words, or the system's, without those that HTTP and the SDK add."""
+    """The engine's message, or the system's, without the text that HTTP and the SDK add."""
     reason = getattr(error, "explanation", None)
     while reason is None and error.__context__ is not None:
         error = error.__context__
@@ -242,10 +242,10 @@ def _find_reason(error: BaseException) -> str:
 def temporary_name(
     engine: Engine, image: LocalImage, destination: Destination, say: Say
 ) -> Iterator[None]:
-    """In the block the image has the destination's reference as a name.
+    """Give the image the destination's reference as a name while the block runs.
 
-    Afterwards, also after Ctrl-C, the name is what it was: gone, or another image's. If that fails,
-    say is told. Raises DeployError only before the block.
+    Afterwards, also after Ctrl-C, the name is gone, or names the image that had it before. `say`
+    tells if that fails. Raises DeployError only before the block.
     """
     before = engine.find(destination.reference)
     if before is not None and before.id == image.id:

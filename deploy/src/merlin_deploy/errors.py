@@ -49,7 +49,7 @@ class QuotaReached(DeployError):
 
 
 class Unreachable(DeployError):
-    """AWS was not asked."""
+    """No call reached AWS."""
 
 
 class NoAnswer(Unreachable):

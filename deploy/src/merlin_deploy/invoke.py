@@ -34,7 +34,7 @@ _BLANKS = b" \t\r\n"
 
 @dataclass(frozen=True)
 class Body:
-    """What InvokeEndpoint sends."""
+    """The body of a request, and its Content-Type."""
 
     content: bytes
     content_type: str
@@ -101,7 +101,7 @@ def _read_json(content: bytes) -> tuple[Mapping[str, Any], int] | None:
 
 
 def _find_size(head: Mapping[str, Any], end: int, content: bytes, where: str) -> int:
-    """Where the JSON ends: blanks may follow it, and then the bytes that its inputs announce."""
+    """The size of the JSON part: blanks may follow it, then the bytes that its inputs announce."""
     announced = _count_announced(head)
     size = len(content) - announced
     if size < end or content[end:size].strip(_BLANKS):
@@ -174,7 +174,7 @@ _ON_ARCHIVE = re.compile(
 
 @dataclass(frozen=True)
 class Target:
-    """Who is asked. target_model: None for a single-model endpoint."""
+    """The endpoint and the archive of a request. target_model: None for a single-model endpoint."""
 
     endpoint_name: str
     target_model: str | None
@@ -227,7 +227,7 @@ def choose_target(
 
 
 def send(account: Account, target: Target, body: Body) -> Answer:
-    """InvokeEndpoint. Raises DeployError."""
+    """Send one request by InvokeEndpoint. Raises DeployError."""
     with _translated(account, target):
         answer = _make_client(account).invoke_endpoint(**_make_members(target, body))
         content = answer["Body"].read()
@@ -253,7 +253,7 @@ def write_times(seconds: Sequence[float]) -> str:
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:
-    """By nearest rank."""
+    """The percentile by nearest rank. share: 0.5 is the median."""
     return sorted(seconds)[max(0, math.ceil(share * len(seconds)) - 1)]
 
 

@@ -60,7 +60,7 @@ OF_STACK = Location("${AWS::Partition}", "${AWS::Region}", "${AWS::AccountId}")
 
 
 def make_location(config: Config, region: str) -> Location:
-    """In the role's account: SageMaker takes no other account's roles."""
+    """The role's account in this region: SageMaker takes no other account's roles."""
     return Location(regions()[region].name, region, config.endpoint.role.split(":")[4])
 
 
@@ -124,7 +124,7 @@ class Arns:
 
 
 def make_document(statements: Iterable[Statement]) -> Document:
-    """A policy."""
+    """A policy of these statements."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 

@@ -27,55 +27,54 @@ from merlin_deploy.errors import (
     MissingRight,
     QuotaReached,
     Refused,
-    Unreachable,
 )
+from merlin_deploy.refusals import Rule, find_rule
 from merlin_deploy.terminal import Progress, Say, show_bytes
 
 _REPOSITORY_EXISTS = "RepositoryAlreadyExistsException"
 _KEPT = "layers that are there stay: the same command sends the rest"
-_REPOSITORY_GONE = r"name unknown|repository with name '\S+' does not exist"
-_NO_RIGHT = (
-    r"not authorized to perform|\b(denied|unauthorized|forbidden|no basic auth credentials)\b"
-)
 _ACTION = re.compile(r"not authorized to perform: (ecr:\w+)")
-#: By the engine's words, in lower case, why a push stopped; the first that fits.
-_FAULTS: tuple[tuple[str, type[DeployError], str], ...] = (
-    (
-        r"(authorization )?token (has|is) expired",
-        Unreachable,
-        f"{{place}}: the login ended in the middle of the push ({{words}}); {_KEPT}, with a new "
+#: Why a push stopped, by the engine's message in lower case.
+_STOPS = (
+    Rule(
+        f"{{place}}: the login ended in the middle of the push ({{message}}); {_KEPT}, with a new "
         "login",
+        message=r"(authorization )?token (has|is) expired",
     ),
-    (
-        r"\bimmutable\b",
-        Refused,
+    Rule(
         "{place}: the repository has another image under the tag {tag}, and its tags are "
         "immutable: say another with --tag",
+        message=r"\bimmutable\b",
+        refusal=Refused,
     ),
-    (
-        _REPOSITORY_GONE,
-        Refused,
-        "{place}: the repository is gone ({words}): the same command makes it again",
+    Rule(
+        "{place}: the repository is gone ({message}): the same command makes it again",
+        message=r"name unknown|repository with name '\S+' does not exist",
+        refusal=Refused,
     ),
-    (
-        r"limit ?exceeded|toomanyrequests|quota|rate exceeded",
-        QuotaReached,
-        "{place}: a quota of the registry is reached ({words}): ask for more in Service Quotas, or "
-        f"wait; {_KEPT}",
+    Rule(
+        "{place}: a quota of the registry is reached ({message}): ask for more in Service Quotas, "
+        f"or wait; {_KEPT}",
+        message=r"limit ?exceeded|toomanyrequests|quota|rate exceeded",
+        refusal=QuotaReached,
     ),
-    (_NO_RIGHT, MissingRight, "{action} to {place} is not allowed: {words}; {remedy}"),
-    (
-        "server gave http response to https client",
-        Unreachable,
-        "{place}: the registry speaks HTTP, and the engine wants TLS ({words}): name it by "
+    Rule(
+        "{action} to {place} is not allowed: {message}; {remedy}",
+        message=r"not authorized to perform"
+        r"|\b(denied|unauthorized|forbidden|no basic auth credentials)\b",
+        refusal=MissingRight,
+    ),
+    Rule(
+        "{place}: the registry speaks HTTP, and the engine wants TLS ({message}): name it by "
         "127.0.0.1, or add it to the engine's insecure-registries",
+        message="server gave http response to https client",
     ),
-    ("", Unreachable, f"{{place}}: the push stopped ({{words}}); {_KEPT}"),
 )
+_STOP = Rule(f"{{place}}: the push stopped ({{message}}); {_KEPT}")
 
 
 class PushStopped(Exception):
-    """The engine gave up; the message has its words, without a full stop."""
+    """The engine gave up; its message is without a full stop."""
 
 
 @dataclass
@@ -90,7 +89,7 @@ class Layer:
 
 @dataclass
 class PushProgress:
-    """waiting: the engine's words while it waits to try a layer again."""
+    """waiting: the engine's message while it waits to try a layer again."""
 
     layers: dict[str, Layer] = field(default_factory=dict)
     digest: str | None = None
@@ -106,19 +105,19 @@ class PushProgress:
             self._read_layer(str(name), str(line.get("status", "")), line)
 
     def _read_layer(self, name: str, status: str, line: Mapping[str, Any]) -> None:
-        words = status.lower()
-        self.waiting = status if words.startswith("retrying") else None
-        is_known = words.endswith("already exists") or words.startswith("mounted")
-        if not is_known and words not in ("preparing", "waiting", "pushing", "pushed"):
+        state = status.lower()
+        self.waiting = status if state.startswith("retrying") else None
+        is_known = state.endswith("already exists") or state.startswith("mounted")
+        if not is_known and state not in ("preparing", "waiting", "pushing", "pushed"):
             return
         layer = self.layers.setdefault(name, Layer())
         if is_known:
             layer.done = layer.was_there = True
-        elif words == "pushing":
+        elif state == "pushing":
             detail = line.get("progressDetail") or {}
             layer.sent = int(detail.get("current", layer.sent))
             layer.total = max(int(detail.get("total", layer.total)), layer.sent)
-        elif words == "pushed":
+        elif state == "pushed":
             layer.done, layer.sent = True, layer.total
 
     @property
@@ -229,18 +228,18 @@ def get_login(account: Account) -> Login:
     return Login(username, password)
 
 
-def explain_stop(destination: Destination, words: str) -> DeployError:
-    """Why a push stopped. words: the engine's."""
-    action = _ACTION.search(words)
+def explain_stop(destination: Destination, message: str) -> DeployError:
+    """Why a push stopped. message: the engine's."""
+    action = _ACTION.search(message)
     remedy = "`python -m deploy policy` prints the rights that are needed"
     if destination.registry is not None:
         remedy = f"docker login {destination.registry} is what the engine is asked with"
-    _, kind, sentence = next(it for it in _FAULTS if re.search(it[0], words.lower()))
-    return kind(
-        sentence.format(
+    rule = find_rule(_STOPS, PushStopped(message), message=message.lower()) or _STOP
+    return rule.refusal(
+        rule.sentence.format(
             place=destination.reference,
             tag=destination.tag,
-            words=words,
+            message=message,
             action=action[1] if action else "the push",
             remedy=remedy,
         )

@@ -73,9 +73,9 @@ _QUOTAS = re.compile(r"(ResourceLimitExceeded|LimitExceeded|QuotaExceeded|TooMan
 
 @dataclass(frozen=True)
 class Rule:
-    """What a sentence is about: errors of these classes, with such a code and message.
+    """A sentence for errors of these classes whose code and message match.
 
-    Both are expressions that are searched for.
+    code and message: regular expressions, which are searched for.
     """
 
     sentence: str
@@ -88,7 +88,7 @@ class Rule:
 def find_rule(
     rules: Iterable[Rule], error: Exception, code: str = "", message: str = ""
 ) -> Rule | None:
-    """The first that fits."""
+    """The first rule that fits the error."""
     for rule in rules:
         if (
             isinstance(error, rule.errors)

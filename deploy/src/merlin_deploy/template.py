@@ -198,8 +198,8 @@ def _make_tags(desired: Desired) -> list[Members]:
 def _name_alarm(desired: Desired, alarm_name: str) -> str:
     """Such as AlarmErrors5xx for shop/errors-5xx."""
     name = alarm_name.removeprefix(make_alarm_prefix(desired.endpoint_name))
-    words = _NOT_IN_NAMES.split(f"alarm-{name}")
-    return "".join(word[:1].upper() + word[1:] for word in words)
+    parts = _NOT_IN_NAMES.split(f"alarm-{name}")
+    return "".join(part[:1].upper() + part[1:] for part in parts)
 
 
 def _make_resource(kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:

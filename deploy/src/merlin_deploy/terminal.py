@@ -31,7 +31,7 @@ def say(line: str) -> None:
 
 
 def say_beside(line: str) -> None:
-    """As say, on stderr: stdout has an answer alone."""
+    """Print a line on stderr, as `say` does on stdout, which has the answer alone."""
     _print(line, sys.stderr)
 
 
@@ -43,7 +43,7 @@ def _print(line: str, stream: TextIO) -> None:
 
 
 def show_bytes(count: int) -> str:
-    """In powers of 1000, as S3 and ECR are billed: 8.8 MB."""
+    """An amount in powers of 1000, as S3 and ECR are billed: 8.8 MB."""
     amount, place = float(count), 0
     while amount >= 1000 and place < len(_SIZES) - 1:
         amount, place = amount / 1000, place + 1
@@ -51,19 +51,19 @@ def show_bytes(count: int) -> str:
 
 
 def show_count(count: int) -> str:
-    """With commas: 1,234."""
+    """A number with commas: 1,234."""
     return f"{count:,}"
 
 
 def show_ms(milliseconds: float) -> str:
-    """In ms, or in s from one second on."""
+    """A time in ms, from one second on in s."""
     if milliseconds < 1000:
         return f"{_show_digits(milliseconds)} ms"
     return f"{_show_digits(milliseconds / 1000)} s"
 
 
 def show_duration(seconds: float) -> str:
-    """In its largest unit: 3 d."""
+    """A time in its largest unit: 3 d."""
     for unit, length in _DURATIONS:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"

@@ -170,7 +170,7 @@ def require_target(aliases: Aliases, name: str, place: Place) -> str:
 
 
 def list_names(aliases: Aliases) -> str:
-    """As many of the names as a message has room for."""
+    """The first names, as many as a message has room for."""
     names = sorted(aliases.targets)
     more = len(names) - _MOST_LISTED
     listed = names if more <= 0 else [*names[:_MOST_LISTED], f"and {more} more"]

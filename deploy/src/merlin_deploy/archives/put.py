@@ -103,10 +103,10 @@ def upload(account: Account, place: Place, archive: PackedArchive, tell: Tell) -
 def write_copy_line(place: Place, archive: PackedArchive, file: Path) -> str:
     """The command line of the AWS CLI that does the same."""
     url = place.archive_url(archive.target_model)
-    words = ["aws", "s3", "cp", str(file), url]
+    arguments = ["aws", "s3", "cp", str(file), url]
     if "SSEKMSKeyId" in archive.encryption:
-        words += ["--sse", "aws:kms", "--sse-kms-key-id", archive.encryption["SSEKMSKeyId"]]
-    return shlex.join(words)
+        arguments += ["--sse", "aws:kms", "--sse-kms-key-id", archive.encryption["SSEKMSKeyId"]]
+    return shlex.join(arguments)
 
 
 def _upload_parts(
@@ -150,7 +150,7 @@ def _read_pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def _compute_crc32(body: bytes) -> str:
-    """In base64, as S3 writes it."""
+    """The checksum in base64, as S3 writes it."""
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
@@ -244,8 +244,8 @@ class Putter:
         file = checked.source.path
         if checked.tree is not None:
             file = Path(f"{checked.source.name}.tar.gz")
-            words = ["pack", str(checked.source.path), "-o", str(file)]
-            self.account.show(f"python -m ensemble_tools {shlex.join(words)}")
+            arguments = ["pack", str(checked.source.path), "-o", str(file)]
+            self.account.show(f"python -m ensemble_tools {shlex.join(arguments)}")
         self.account.show(write_copy_line(self.place, archive, file))
 
     def _upload(self, archive: PackedArchive) -> None:

@@ -38,7 +38,7 @@ class Source:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is to be packed."""
+        """Folders are packed."""
         return self.path.is_dir()
 
 

@@ -125,7 +125,7 @@ class EcrImage:
 
 
 def read_ecr_image(image: str) -> EcrImage | None:
-    """None if it is no image of ECR."""
+    """The parts of an image in ECR; None for another registry's, or what ECR would refuse."""
     match = _IMAGE.fullmatch(image)
     if match is None or not REPOSITORY.fullmatch(match["repository"]):
         return None

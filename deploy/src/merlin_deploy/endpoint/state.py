@@ -72,8 +72,8 @@ class History:
 
 def read_history(value: str | None) -> History:
     """value: a tag's. Words in it that are no digests are left out."""
-    words = (value or "").split()
-    return History(tuple(word for word in words if len(word) == DIGEST_CHARACTERS))
+    digests = (value or "").split()
+    return History(tuple(digest for digest in digests if len(digest) == DIGEST_CHARACTERS))
 
 
 def write_history(history: History) -> str:
@@ -109,7 +109,7 @@ class Deployed:
 
     @property
     def history(self) -> History:
-        """Which configurations it had."""
+        """The configurations that the endpoint had."""
         return read_history(self.tags.get(HISTORY_TAG))
 
     @property
@@ -142,9 +142,9 @@ def describe_config(account: Account, config_name: str) -> Description | None:
 
 
 def find_deployed(account: Account, endpoint_name: str) -> Deployed | None:
-    """None if there is no endpoint of this name.
+    """The endpoint, or None if there is none of this name.
 
-    Raises Refused for an endpoint that `up` did not make: no command changes it.
+    Raises Refused if `up` did not make the endpoint: no command changes it then.
     """
     description, tags = _look(account, endpoint_name)
     if description is None:
@@ -159,7 +159,7 @@ def find_deployed(account: Account, endpoint_name: str) -> Deployed | None:
 
 
 def require_deployed(account: Account, endpoint_name: str) -> Deployed:
-    """As find_deployed; raises Refused if there is no endpoint, too."""
+    """The endpoint; raises Refused if there is none, or `up` did not make it."""
     deployed = find_deployed(account, endpoint_name)
     if deployed is None:
         raise no_endpoint(account, endpoint_name)
@@ -174,7 +174,7 @@ def no_endpoint(account: Account, endpoint_name: str) -> Refused:
 
 
 def find_settled(job: Job) -> Deployed | None:
-    """As find_deployed, once an earlier call's change is done; with --dry-run as it is now."""
+    """The endpoint once an earlier call's change is done; with --dry-run, as it is now."""
     deployed = find_deployed(job.account, job.name)
     if deployed is None or deployed.status not in CHANGING:
         return deployed

@@ -230,7 +230,7 @@ def _create_model(job: Job, desired: Desired) -> None:
 
 
 def _create_config(job: Job, desired: Desired) -> None:
-    """As a model's, its name is a digest of its content."""
+    """Its name is a digest of its content, as that of a model."""
     name = desired.config_name
     if describe_config(job.account, name) is None:
         members = {**desired.endpoint_config, "Tags": list(desired.tags)}

@@ -110,7 +110,7 @@ def _describe(account: Account, name: str, endpoint: Mapping[str, Any]) -> Prese
 
 
 def _find_desired(account: Account, config: Config, notes: list[str]) -> Desired | None:
-    """What `up` would make now; None, and a note, if a fact for that may not be read."""
+    """The requests that `up` would send now; None, with a note, if a fact cannot be read."""
     try:
         return make_desired(config, find_facts(account, config, notes.append))
     except DeployError as error:
@@ -212,19 +212,19 @@ def _make_history(present: Present) -> HistoryPart | Missing:
     return HistoryPart(history.digests, current, history.before(current))
 
 
-def make_archives(named: Aliases, stored: Mapping[str, Stored]) -> ArchivesPart:
-    """stored: by TargetModel."""
+def make_archives(table: Aliases, stored: Mapping[str, Stored]) -> ArchivesPart:
+    """Count the archives in S3 by what the table of aliases says. stored: by TargetModel."""
     aliases = tuple(
         Alias(name, target, target in stored)
-        for name in sorted(named.targets)
-        if (target := named.find(name)) is not None
+        for name in sorted(table.targets)
+        if (target := table.find(name)) is not None
     )
     current = {alias.target for alias in aliases}
     return ArchivesPart(
         count=len(stored),
         bytes=sum(archive.size for archive in stored.values()),
-        former=len(stored.keys() & named.mentioned - current),
-        without_alias=len(stored.keys() - named.mentioned),
+        former=len(stored.keys() & table.mentioned - current),
+        without_alias=len(stored.keys() - table.mentioned),
         aliases=aliases,
     )
 

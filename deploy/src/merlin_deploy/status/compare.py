@@ -25,7 +25,7 @@ _LEFT_OUT = (_ENVIRONMENT, "VpcConfig", "KmsKeyId", "VolumeSizeInGB", "Inference
 
 @dataclass(frozen=True)
 class Scaling:
-    """As AWS describes it. target is None without autoscaling."""
+    """Autoscaling as AWS describes it. target is None without autoscaling."""
 
     target: Members | None
     policies: Sequence[Members]

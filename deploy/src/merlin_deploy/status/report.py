@@ -87,7 +87,7 @@ class ConfigurationPart:
 
 @dataclass(frozen=True)
 class Activity:
-    """One step of autoscaling, in AWS's words. status: Successful, Failed, InProgress, …"""
+    """One step of autoscaling, as AWS describes it. status: Successful, Failed, InProgress, …"""
 
     at: datetime
     status: str
@@ -196,7 +196,7 @@ class Report:
 
 
 def write_document(report: Report, *, indent: int | None) -> str:
-    """As JSON."""
+    """The report as JSON."""
     document = {"version": VERSION, **dataclasses.asdict(report)}
     return json.dumps(document, indent=indent, default=datetime.isoformat)
 
@@ -369,6 +369,6 @@ def _write_count(number: int, what: str) -> str:
     return f"{show_count(number)} {what}{'' if number == 1 else 's'}"
 
 
-def _end_sentence(words: str) -> str:
-    """AWS's words, with one full stop."""
-    return " ".join(words.split()).rstrip(".") + "."
+def _end_sentence(text: str) -> str:
+    """AWS's text on one line, with one full stop."""
+    return " ".join(text.split()).rstrip(".") + "."
