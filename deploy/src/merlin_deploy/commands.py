@@ -234,17 +234,17 @@ def example(options: argparse.Namespace) -> int:
 def render(options: argparse.Namespace) -> int:
     """Print the template; stderr gets what CloudFormation cannot have."""
     config = read_config(options.config)
-    rendered = render_template(config, with_role=options.with_role)
+    template = render_template(config, with_role=options.with_role)
     if chosen := describe_ami(config.instances.type, config.instances.ami):
         say_beside(chosen)
-    for sentence in rendered.left_out:
+    for sentence in template["Metadata"]["LeftOut"]:
         say_beside(f"left out: {sentence}")
-    template = json.dumps(rendered.template, indent=2)
+    document = json.dumps(template, indent=2)
     if options.output is None:
-        print(template)
+        print(document)
         return 0
     try:
-        options.output.write_text(f"{template}\n")
+        options.output.write_text(f"{document}\n")
     except OSError as error:
         raise Refused(
             f"{options.output}: {error.strerror}; expected a file that can be written (-o)"

@@ -8,8 +8,7 @@ endpoint, which is updated in place, has its own, by which callers know it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from merlin_deploy.archives.aliases import read_place
@@ -38,26 +37,20 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9]+")
 _Resources = dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Rendered:
-    """left_out: sentences on what CONFIG.toml asks for and the template cannot have."""
+def render(config: Config, *, with_role: bool) -> dict[str, Any]:
+    """The template. Its metadata has sentences on what it lacks: LeftOut.
 
-    template: dict[str, Any]
-    left_out: tuple[str, ...]
-
-
-def render(config: Config, *, with_role: bool) -> Rendered:
-    """with_role: the template makes the execution role, too."""
+    with_role: the template makes the execution role, too.
+    """
     place, single = read_place(config.endpoint.archives), config.endpoint.single_model
     url = place.archives_url if single is None else _PARAMETER
     desired = make_desired(config, Facts(str(config.endpoint.image), url))
-    left_out = _list_left_out(desired)
-    template = {
+    return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"The SageMaker endpoint {desired.endpoint_name}",
         "Metadata": {
             "MadeBy": "python -m deploy render",
-            "LeftOut": list(left_out),
+            "LeftOut": list(_list_left_out(desired)),
             "Names": "CloudFormation names all but the endpoint: what has a name of its own it "
             "cannot replace",
         },
@@ -74,19 +67,18 @@ def render(config: Config, *, with_role: bool) -> Rendered:
             },
         },
     }
-    return Rendered(template, left_out)
 
 
-def _list_left_out(desired: Desired) -> tuple[str, ...]:
+def _list_left_out(desired: Desired) -> Iterator[str]:
     metrics = desired.model["PrimaryContainer"].get(_CONTAINER_METRICS)
     if metrics is None:
-        return ()
+        return
     (endpoint,) = metrics["MetricsEndpoints"]
     path, seconds = endpoint["MetricsEndpointPath"], endpoint["MetricPublishFrequencyInSeconds"]
-    return (
+    yield (
         f"AWS::SageMaker::Model has no PrimaryContainer.{_CONTAINER_METRICS} in CloudFormation: "
         f"{path} every {seconds} s is asked for, and SageMaker scrapes by its defaults, /metrics "
-        "every 60 s",
+        "every 60 s"
     )
 
 

@@ -16,32 +16,31 @@ def test_cfn_lint_accepts_every_template() -> None:
     """Without a warning, for every shape of a configuration; each second one has its role."""
     for number, (words, config) in enumerate(make_grid().items()):
         with_role = (number + number // 2) % 2 == 1
-        template = render(config, with_role=with_role).template
+        template = render(config, with_role=with_role)
         assert lint_template(template) == [], (words, with_role)
 
 
 def test_cfn_lint_accepts_other_partitions() -> None:
     """A region of China has templates of the same shape."""
     config = make_config(role="arn:aws-cn:iam::123456789012:role/sagemaker")
-    assert lint_template(render(config, with_role=True).template, "cn-north-1") == []
+    assert lint_template(render(config, with_role=True), "cn-north-1") == []
 
 
 def test_what_is_left_out_is_what_cloudformation_lacks() -> None:
     """It is told where it is wanted, and only there; a schema that has it by now fails here."""
     schema = read_schema("AWS::SageMaker::Model")["definitions"]["ContainerDefinition"]
     assert "ContainerMetricsConfig" not in schema["properties"]
-    rendered = render(make_config("[metrics]\nevery = 10"), with_role=False)
-    (sentence,) = rendered.left_out
-    assert "/metrics every 10 s is asked for" in str(sentence)
-    assert rendered.template["Metadata"]["LeftOut"] == [str(sentence)]
+    template = render(make_config("[metrics]\nevery = 10"), with_role=False)
+    (sentence,) = template["Metadata"]["LeftOut"]
+    assert "/metrics every 10 s is asked for" in sentence
     quiet = render(make_config("[metrics]\ndetailed = false"), with_role=False)
-    assert quiet.left_out == ()
+    assert quiet["Metadata"]["LeftOut"] == []
 
 
 def test_everything_else_is_what_up_sends() -> None:
     """Members are those of the requests, where nothing of the stack takes their place."""
     for config in make_grid().values():
-        template = render(config, with_role=False).template
+        template = render(config, with_role=False)
         wanted = make_desired(config, Facts(str(config.endpoint.image), config.endpoint.archives))
         configuration = properties(template, "EndpointConfiguration")
         for name in ("KmsKeyId", "MetricsConfig"):
@@ -62,7 +61,7 @@ def test_everything_else_is_what_up_sends() -> None:
 
 def test_only_the_endpoint_has_a_name() -> None:
     """What is replaced cannot keep a name; alarms that roll back are those of the stack."""
-    template = render(make_config(SCALING), with_role=True).template
+    template = render(make_config(SCALING), with_role=True)
     named = {
         f"{resource}.{name}"
         for resource in template["Resources"]
@@ -80,13 +79,13 @@ def test_only_the_endpoint_has_a_name() -> None:
 
 def test_up_does_not_take_a_stacks_endpoint_for_its_own() -> None:
     """It has the tags of the configuration, and not the one that `up` and `down` look for."""
-    template = render(make_config('[tags]\nteam = "a"'), with_role=False).template
+    template = render(make_config('[tags]\nteam = "a"'), with_role=False)
     assert properties(template, "Endpoint")["Tags"] == [{"Key": "team", "Value": "a"}]
 
 
 def test_scaling_comes_after_the_endpoint_and_keeps_its_count() -> None:
     """Application Auto Scaling takes no variant that is not there."""
-    template = render(make_config(SCALING), with_role=False).template
+    template = render(make_config(SCALING), with_role=False)
     assert template["Resources"]["ScalableTarget"]["DependsOn"] == "Endpoint"
     assert template["Resources"]["ScalingPolicy"]["DependsOn"] == "ScalableTarget"
     assert properties(template, "Endpoint")["RetainAllVariantProperties"] is True
@@ -94,7 +93,7 @@ def test_scaling_comes_after_the_endpoint_and_keeps_its_count() -> None:
 
 def test_what_only_aws_knows_is_a_parameter() -> None:
     """The single archive has no default: which one is newest stands in the table of aliases."""
-    template = render(make_config(single_model="shop-a"), with_role=True).template
+    template = render(make_config(single_model="shop-a"), with_role=True)
     assert set(template["Parameters"]) == {"Image", "ModelDataUrl"}
     assert "Default" not in template["Parameters"]["ModelDataUrl"]
     container = properties(template, "Model")["PrimaryContainer"]

@@ -92,7 +92,7 @@ def module() -> Module:
 def resources() -> Block:
     """Of the template for what the variables' defaults say."""
     config = make_config(SCALING, AMI)
-    return dict(render(config, with_role=True).template["Resources"])
+    return dict(render(config, with_role=True)["Resources"])
 
 
 def test_the_variant_is_the_templates(module: Module, resources: Block) -> None:

@@ -47,7 +47,7 @@ from merlin_deploy.archives.bucket import (
     has_archive,
     remove_leftover,
 )
-from merlin_deploy.archives.sources import Checked, Source, check_all, refusal_of_disk
+from merlin_deploy.archives.sources import Source, check_all, refusal_of_disk
 from merlin_deploy.config.sections import Config
 from merlin_deploy.errors import MissingRight, NotThere, Refused
 from merlin_deploy.terminal import Say, Tell, show_bytes, tell_bytes
@@ -197,22 +197,21 @@ class Putter:
     say: Say
     tell: Tell
 
-    def put(self, checked: Checked) -> Put:
+    def put(self, source: Source) -> Put:
         """Pack a folder, and upload the archive unless S3 has it."""
-        source = checked.source
         try:
-            with self._packed(checked) as file:
-                return self._put_file(checked, file)
+            with self._packed(source) as file:
+                return self._put_file(source, file)
         except OSError as error:
             raise refusal_of_disk(source, error) from error
 
     @contextmanager
-    def _packed(self, checked: Checked) -> Iterator[Path]:
+    def _packed(self, source: Source) -> Iterator[Path]:
         """The archive's file; that of a folder lasts as long as the block."""
-        if checked.tree is None:
-            yield checked.source.path
+        if source.tree is None:
+            yield source.path
             return
-        done, what, total = 0, f"{checked.source.name}: packing", checked.tree.size
+        done, what, total = 0, f"{source.name}: packing", source.tree.size
 
         def advance(count: int) -> None:
             nonlocal done
@@ -222,29 +221,28 @@ class Putter:
         with tempfile.TemporaryDirectory(prefix="put-") as directory:
             path = Path(directory) / "archive.tar.gz"
             with path.open("wb") as file:
-                pack_archive(checked.tree, file, advance)
+                pack_archive(source.tree, file, advance)
             yield path
 
-    def _put_file(self, checked: Checked, file: Path) -> Put:
-        source = checked.source
+    def _put_file(self, source: Source, file: Path) -> Put:
         digest, size = hash_file(file, f"{source.name}: reading", self.tell)
         target = make_target_model(source.name, digest)
         sent = not has_archive(self.stored, self.aliases, target, size, datetime.now(timezone.utc))
         if sent:
             archive = PackedArchive(file, size, digest, target, source.path, self.encryption)
-            self._show_commands(checked, archive)
+            self._show_commands(source, archive)
             self._upload(archive)
         self._remove_leftovers(target)
         state = "uploaded" if sent else "is there"
         self.say(f"{source.name}: {target}, {show_bytes(size)}, {state}")
         return Put(source.name, target, size, sent, self.aliases.find(source.name))
 
-    def _show_commands(self, checked: Checked, archive: PackedArchive) -> None:
+    def _show_commands(self, source: Source, archive: PackedArchive) -> None:
         """Say the command lines that do the same, with --dry-run."""
-        file = checked.source.path
-        if checked.tree is not None:
-            file = Path(f"{checked.source.name}.tar.gz")
-            arguments = ["pack", str(checked.source.path), "-o", str(file)]
+        file = source.path
+        if source.tree is not None:
+            file = Path(f"{source.name}.tar.gz")
+            arguments = ["pack", str(source.path), "-o", str(file)]
             self.account.show(f"python -m ensemble_tools {shlex.join(arguments)}")
         self.account.show(write_copy_line(self.place, archive, file))
 
@@ -287,10 +285,10 @@ def put_archives(
     encryption = make_encryption(config.encryption.archives_key)
     putter = Putter(account, place, encryption, stored, aliases, say, tell)
     done = []
-    for checked in check_all(sources, config, check=check, tell=lambda line: tell(line, 0.0)):
-        for note in checked.notes:
-            say(f"{checked.source.name}: note: {note}")
-        done.append(putter.put(checked))
+    for source in check_all(sources, config, check=check, tell=lambda line: tell(line, 0.0)):
+        for note in source.notes:
+            say(f"{source.name}: note: {note}")
+        done.append(putter.put(source))
 
     def name_all(table: Aliases) -> Aliases:
         for put in done:

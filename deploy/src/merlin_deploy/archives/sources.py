@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ensemble_tools.shipping import (
@@ -31,24 +31,20 @@ _TRUE = ("true", "on", "1")
 
 @dataclass(frozen=True)
 class Source:
-    """An archive, or a folder to be packed. name: what `put` calls it."""
+    """An archive, or a folder to be packed. name: what `put` calls it.
+
+    Of the check: tree is the folder to be packed, notes are for whoever puts it.
+    """
 
     name: str
     path: Path
+    tree: SourceTree | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def is_folder(self) -> bool:
         """Folders are packed."""
         return self.path.is_dir()
-
-
-@dataclass(frozen=True)
-class Checked:
-    """tree: what is to be packed; None if it is an archive. notes: for whoever puts it."""
-
-    source: Source
-    tree: SourceTree | None
-    notes: tuple[str, ...] = ()
 
 
 def find_sources(
@@ -94,8 +90,11 @@ def find_sources(
 
 def check_all(
     sources: Sequence[Source], config: Config, *, check: bool, tell: Callable[[str], None]
-) -> tuple[Checked, ...]:
-    """check: False takes archives as they are. Raises Refused, with the refusal of each archive."""
+) -> tuple[Source, ...]:
+    """The sources as they are to be put. Raises Refused, with the refusal of each archive.
+
+    check: False takes archives as they are.
+    """
     environment = config.container.environment or {}
     strict = environment.get(AUTO_COMPLETE, "").lower() not in _TRUE
     checked, refusals = [], []
@@ -104,7 +103,7 @@ def check_all(
         try:
             notes = check_archive(source.path, strict=strict) if check else ()
             tree = lay_out(source.path) if source.is_folder else None
-            checked.append(Checked(source, tree, notes))
+            checked.append(replace(source, tree=tree, notes=notes))
         except OSError as error:
             refusals.append(str(refusal_of_disk(source, error)))
         except EnsembleToolsError as error:
