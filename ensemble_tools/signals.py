@@ -10,8 +10,11 @@ import signal
 
 TYPE_CHECKING = False  # as in __init__.py
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from types import FrameType
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 #: 128 + the number of SIGINT, as shells say it.
 INTERRUPTED = 130
@@ -70,6 +73,51 @@ def to_the_end(main: Callable[[], int]) -> int:
         raise
 
 
+def run_cancellable(work: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.run; the first signal cancels the work, and is raised once the work has ended."""
+    import asyncio
+
+    received: list[int] = []
+
+    async def supervise() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+
+        def cancel(number: int, _: FrameType | None) -> None:
+            _ignore()
+            received.append(number)
+            loop.call_soon_threadsafe(task.cancel)
+
+        with _Handling(cancel):
+            return await task
+
+    try:
+        return asyncio.run(supervise())
+    except (asyncio.CancelledError, Exception):
+        if not received:
+            raise
+        raise _make_exception(received[0]) from None
+
+
+def blocking() -> _Handling:
+    """Within the block, which awaits nothing and may take long, the first signal is raised."""
+    return _Handling(_raise)
+
+
+class _Handling:
+    """Within the block a handler is called; after a signal it stays as it is, for the end."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], None]) -> None:
+        self._handler = handler
+
+    def __enter__(self) -> None:
+        self._before = [(number, signal.signal(number, self._handler)) for number in heeded()]
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, handler)
+
+
 def _clear_away(directory: str) -> None:
     import shutil
 
@@ -123,6 +171,8 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 def _raise(number: int, _: FrameType | None) -> None:
     _ignore()
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise SystemExit(128 + number)
+    raise _make_exception(number)
+
+
+def _make_exception(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from ensemble_tools.missing import tell_missing_packages
 from ensemble_tools.own_protobuf import import_own_protobuf
-from ensemble_tools.signals import leave_at_once, reader_is_gone, to_the_end
+from ensemble_tools.signals import (
+    leave_at_once,
+    reader_is_gone,
+    run_cancellable,
+    to_the_end,
+)
 
 if __name__ == "__main__":
     leave_at_once()
@@ -14,7 +19,6 @@ if __name__ == "__main__":
 # What follows takes a while to import.
 
 import argparse
-import asyncio
 import json
 import os
 import shutil
@@ -45,7 +49,6 @@ from verification.reports.report import Report
 from verification.reports.text_report import write_text_lines
 from verification.requests.request_file import read_requests
 from verification.run import Task, verify
-from verification.signals import Interrupted, Signals
 
 EQUAL, DIFFERENT, MISUSED = 0, 1, 2
 _FAILURES = (VerificationError, ContainerError, EnsembleToolsError, OSError)
@@ -106,28 +109,24 @@ def main(
     arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None
 ) -> int:
     """Run the program; its exit code."""
-    signals = Signals()
     try:
-        with signals.handled():
-            options = _make_parser().parse_args(arguments)
-            code = _run(options, os.environ if environment is None else environment, signals)
-            sys.stdout.flush()
+        options = _make_parser().parse_args(arguments)
+        code = _run(options, os.environ if environment is None else environment)
+        sys.stdout.flush()
     except BrokenPipeError:
         return reader_is_gone()
     except _FAILURES as error:
         print(printable(f"error: {sentence_of(error)}"), file=sys.stderr)
         return DIFFERENT
-    except Interrupted as stopped:
-        return 128 + stopped.number
     return code
 
 
-def _run(options: argparse.Namespace, environment: Mapping[str, str], signals: Signals) -> int:
+def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     requests = read_requests(options.requests) if options.requests else None
     settings = _make_settings(options, environment)
 
     def verify_one(path: Path) -> tuple[Forms | None, Report | None]:
-        return _verify(options, path, requests, settings, environment, signals)
+        return _verify(options, path, requests, settings, environment)
 
     if len(options.paths) > 1:
         return _run_several(options, verify_one)
@@ -183,7 +182,6 @@ def _verify(
     requests: tuple[Request, ...] | None,
     settings: Settings,
     environment: Mapping[str, str],
-    signals: Signals,
 ) -> tuple[Forms | None, Report | None]:
     """No report where there is nothing to compare."""
     with open_path(path) as directory:
@@ -199,8 +197,7 @@ def _verify(
             options.tolerance,
             not options.skip_timing,
         )
-        work = verify(task, settings, environment, Progress(), signals)
-        return forms, asyncio.run(signals.run(work))
+        return forms, run_cancellable(verify(task, settings, environment, Progress()))
 
 
 def _tell_nothing_to_compare(path: Path, forms: Forms | None) -> None:

@@ -17,6 +17,7 @@ from container.tritonserver.runtime import SMALL_PYTHON, TritonRuntime, find_run
 from ensemble_tools import ServingPlan
 from ensemble_tools.archive.model_config import parse_model_config
 from ensemble_tools.serving.plan import PublishedModel
+from ensemble_tools.signals import blocking
 from verification.comparing.comparison import Comparison, Names, Verdict, compare
 from verification.comparing.distribution import SAMPLES, compare_distributions
 from verification.comparing.forms import Form, Forms
@@ -40,7 +41,6 @@ from verification.requests.generation import Generator
 from verification.serving.asking import Late, ask, load
 from verification.serving.memory import measure
 from verification.serving.server import ANSWER_TIMEOUT_S, Server, run_tritonserver
-from verification.signals import Signals
 
 #: Requests of each form that count, in short turns (executor, served, compiled, executor, ...), so
 #: that whatever else the machine does meets all.
@@ -70,20 +70,18 @@ async def verify(
     settings: Settings,
     environment: Mapping[str, str],
     progress: Progress,
-    signals: Signals | None = None,
 ) -> Report:
     """Carry it out; nothing is left behind, however it ends.
 
     settings: which tritonserver, which Python, which limits. environment: what tritonserver
-    inherits. signals: what interrupts it where it blocks. Raises VerificationError, ContainerError.
+    inherits. Raises VerificationError, ContainerError.
     """
-    signals = signals or Signals()
     forms = task.forms
     all_forms = (forms.right, *forms.others)
     async with progress.shown():
         progress.tell("looking for tritonserver")
         with _make_directory() as directory:
-            with signals.blocking():
+            with blocking():
                 runtime = find_runtime(settings, directory, environment)
                 check_for_merlin(runtime)
                 categories = _read_categories(forms, runtime)
@@ -91,7 +89,7 @@ async def verify(
             progress.tell("starting tritonserver")
             async with run_tritonserver(settings, runtime, environment, directory) as started:
                 server = replace(started, answer_timeout_s=task.answer_timeout_s)
-                seconds = await _load_all(server, all_forms, settings, progress, signals)
+                seconds = await _load_all(server, all_forms, settings, progress)
                 outcomes = await _compare_all(server, task, requests, progress)
                 workflows = await _compare_workflows(server, task, categories, progress)
                 timed = _make_timed_request(outcomes) if task.timing else None
@@ -286,13 +284,12 @@ async def _load_all(
     forms: Sequence[Form],
     settings: Settings,
     progress: Progress,
-    signals: Signals,
 ) -> list[float]:
     """Seconds that each took."""
     seconds = []
     for form in forms:
         progress.tell(f"loading: {form.title}")
-        seconds.append(await load(server, form.plan, settings.load_timeout, signals))
+        seconds.append(await load(server, form.plan, settings.load_timeout))
     return seconds
 
 

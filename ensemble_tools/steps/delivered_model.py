@@ -7,37 +7,54 @@ own archive, and maps the names of the models that it calls.
 """
 
 
-def _run_delivered(layout, model_directory, archive, names):
-    """Run the delivered file.
+class _Delivered:
+    """The delivered file. It may define any name of this module, and put any module in the way of
+    one: what is needed after it has run is imported before, and is an attribute.
 
     layout: a link to the copy, seen from this file. model_directory: the model's, in the copy.
     archive: the directory as it was delivered, into which no bytecode is written. names: the models
     that can be called, and their names in tritonserver.
     """
-    import json
-    import os
-    import sys
-    from importlib.machinery import SourceFileLoader
-    from importlib.util import spec_from_file_location
-    from inspect import getattr_static
 
-    # pb_utils has its classes and functions from this module, once this file was imported.
-    import c_python_backend_utils as triton
-    import triton_python_backend_utils as pb_utils
+    def __init__(self, layout, model_directory, archive, names):
+        import json
+        import os
+        from inspect import getattr_static
 
-    own_name = os.path.basename(model_directory)
-    # A stub's Python may take paths for ASCII, whatever the container's does.
-    layout, model_directory, archive = (
-        os.fsdecode(path.encode("utf-8", "surrogateescape"))
-        for path in (layout, model_directory, archive)
-    )
-    published, file_name = os.path.split(os.path.abspath(__file__))
-    copy = os.path.realpath(os.path.join(published, layout))
-    directory = os.path.normpath(os.path.join(copy, model_directory))
-    version = os.path.join(directory, os.path.basename(published))
-    moved = {published: version, os.path.dirname(published): directory}
+        # pb_utils has its classes and functions from this module, once this file was imported.
+        import c_python_backend_utils as triton
+        import triton_python_backend_utils as pb_utils
 
-    def plain(name):
+        self.triton, self.pb_utils, self.names = triton, pb_utils, names
+        self.json, self.getattr_static = json, getattr_static
+        self.own_name = os.path.basename(model_directory)
+        # A stub's Python may take paths for ASCII, whatever the container's does.
+        layout, model_directory, self.archive = (
+            os.fsdecode(path.encode("utf-8", "surrogateescape"))
+            for path in (layout, model_directory, archive)
+        )
+        self.published, self.file_name = os.path.split(os.path.abspath(__file__))
+        copy = os.path.realpath(os.path.join(self.published, layout))
+        self.directory = os.path.normpath(os.path.join(copy, model_directory))
+        self.version = os.path.join(self.directory, os.path.basename(self.published))
+
+    def run(self):
+        if not hasattr(self.triton, "_delivered"):  # another import of the file finds it done
+            self.triton._delivered = True
+            self.map_requests()
+            self.map_controls()
+            self.keep_bytecode_out()
+        self.move_import_path()
+        self.move_package()
+        self.execute(__file__, globals())
+        model = globals().get("TritonPythonModel")
+        if isinstance(model, type):  # else tritonserver says what is wrong
+            self.tell_directory_to(model)
+            self.tell_arguments_to(model)
+
+    # --- names of models
+
+    def read_name(self, name):
         """The name as Triton reads it: a string's own letters, whatever its class makes of them."""
         if isinstance(name, str):
             return str.__str__(name)
@@ -45,150 +62,162 @@ def _run_delivered(layout, model_directory, archive, names):
             return memoryview(name).tobytes().decode(errors="backslashreplace")
         raise TypeError(f"model_name: found {type(name).__name__}, expected str or bytes")
 
-    def find(name):
+    def find(self, name):
         """The name that tritonserver knows, None for a stranger's; it may be said itself."""
-        name = plain(name)
-        return names.get(name) or (name if name in names.values() else None)
+        name = self.read_name(name)
+        return self.names.get(name) or (name if name in self.names.values() else None)
 
-    def describe(name):
+    def describe(self, name):
         """Of a stranger; no model is served under a name with a space in it."""
         return (
-            f"{plain(name)[:80]!r} (not served with this model, which can call "
-            f"{', '.join(map(repr, list(names)[:20]))}; its directory belongs in the archive, and "
-            "its name in this model's parameters)"
+            f"{self.read_name(name)[:80]!r} (not served with this model, which can call "
+            f"{', '.join(map(repr, list(self.names)[:20]))}; its directory belongs in the archive, "
+            "and its name in this model's parameters)"
         )
 
-    def mapped(arguments, named, place, served_as):
+    def replace_name(self, arguments, named, place, replace):
         """The arguments of a call; the model's name is at this place, or is named."""
         if "model_name" in named:
-            named = {**named, "model_name": served_as(named["model_name"])}
+            named = {**named, "model_name": replace(named["model_name"])}
         if len(arguments) > place:
             before, name, after = arguments[:place], arguments[place], arguments[place + 1 :]
-            arguments = (*before, served_as(name), *after)
+            arguments = (*before, replace(name), *after)
         return arguments, named
 
-    def with_name(control):
-        """load_model, unload_model: the model's name is their first argument."""
+    def map_requests(self):
+        """In the class itself: those that come in are of it, and models derive from it."""
+        request_class = self.triton.InferenceRequest
+        make = request_class.__init__
 
-        def served_as(name):
-            if find(name) is None:
-                raise triton.TritonModelException(f"there is no model {describe(name)}")
-            return find(name)
+        def replace(name):
+            """A request to a stranger fails when it is sent, as it does without this file."""
+            return self.find(name) or self.describe(name)
 
-        def with_name(*arguments, **named):
-            arguments, named = mapped(arguments, named, 0, served_as)
+        def __init__(request, *arguments, **named):
+            # Before it stand request_id, correlation_id, inputs and requested_output_names.
+            arguments, named = self.replace_name(arguments, named, 4, replace)
+            make(request, *arguments, **named)
+
+        request_class.__init__ = __init__
+
+    def map_controls(self):
+        """The functions whose first argument is the name of a model."""
+        for name, wrap in {
+            "load_model": self.map_control,
+            "unload_model": self.map_control,
+            "is_model_ready": self.map_is_ready,
+        }.items():
+            if hasattr(self.triton, name):
+                setattr(self.triton, name, wrap(getattr(self.triton, name)))
+
+    def map_control(self, control):
+        def replace(name):
+            if self.find(name) is None:
+                message = f"there is no model {self.describe(name)}"
+                raise self.triton.TritonModelException(message)
+            return self.find(name)
+
+        def call(*arguments, **named):
+            arguments, named = self.replace_name(arguments, named, 0, replace)
             return control(*arguments, **named)
 
-        return with_name
+        return call
 
-    def or_not_ready(is_model_ready):
-        ask = with_name(is_model_ready)
+    def map_is_ready(self, is_model_ready):
+        ask = self.map_control(is_model_ready)
 
         def is_ready(*arguments, **named):
             try:
                 return ask(*arguments, **named)
-            except triton.TritonModelException:
+            except self.triton.TritonModelException:
                 return False
 
         return is_ready
 
-    def map_requests(request_class):
-        """In the class itself: those that come in are of it, and models derive from it."""
-        make = request_class.__init__
+    # --- places
 
-        def served_as(name):
-            """A request to a stranger fails when it is sent, as it does without this file."""
-            return find(name) or describe(name)
+    def keep_bytecode_out(self):
+        import os
+        from importlib.machinery import SourceFileLoader
 
-        def __init__(self, *arguments, **named):
-            # Before it stand request_id, correlation_id, inputs and requested_output_names.
-            arguments, named = mapped(arguments, named, 4, served_as)
-            make(self, *arguments, **named)
+        archive, write = os.path.join(self.archive, ""), SourceFileLoader.set_data
 
-        request_class.__init__ = __init__
-
-    def map_names():
-        map_requests(triton.InferenceRequest)
-        for name, replace in {
-            "load_model": with_name,
-            "unload_model": with_name,
-            "is_model_ready": or_not_ready,
-        }.items():
-            if hasattr(triton, name):
-                setattr(triton, name, replace(getattr(triton, name)))
-
-    def keep_bytecode_out():
-        write = SourceFileLoader.set_data
-
-        def set_data(self, path, data, **named):
-            if not os.path.realpath(path).startswith(os.path.join(archive, "")):
-                write(self, path, data, **named)
+        def set_data(loader, path, data, **named):
+            if not os.path.realpath(path).startswith(archive):
+                write(loader, path, data, **named)
 
         SourceFileLoader.set_data = set_data
 
-    def run(path, module):
+    def move_import_path(self):
+        """Modules beside the file are imported from the archive's layout."""
+        import os
+        import sys
+
+        moved = {self.published: self.version, os.path.dirname(self.published): self.directory}
+        sys.path[:] = [moved.get(entry, entry) for entry in sys.path]
+        globals()["__file__"] = os.path.join(self.version, self.file_name)
+
+    def move_package(self):
+        """So are those that it imports relative to itself, and its __init__.py is run."""
+        import os
+        import sys
+        from importlib.util import spec_from_file_location
+
+        package = sys.modules.get(globals().get("__package__") or "")
+        if package is None:
+            return
+        package.__path__ = [self.version]
+        init = os.path.join(self.version, "__init__.py")
+        if os.path.exists(init):
+            spec = spec_from_file_location(
+                package.__name__, init, submodule_search_locations=[self.version]
+            )
+            package.__spec__, package.__loader__, package.__file__ = spec, spec.loader, init
+            spec.loader.exec_module(package)
+
+    def execute(self, path, module):
         with open(path, "rb") as file:
             exec(compile(file.read(), path, "exec", dont_inherit=True), module)
 
-    def move_paths():
-        """Modules beside the file are imported from the archive's layout."""
-        sys.path[:] = [moved.get(entry, entry) for entry in sys.path]
-        globals()["__file__"] = os.path.join(version, file_name)
-        package = sys.modules.get(globals().get("__package__") or "")
-        if package is not None:
-            package.__path__ = [version]
-            init = os.path.join(version, "__init__.py")
-            if os.path.exists(init):
-                spec = spec_from_file_location(
-                    package.__name__, init, submodule_search_locations=[version]
-                )
-                package.__spec__, package.__loader__, package.__file__ = spec, spec.loader, init
-                spec.loader.exec_module(package)
+    # --- what tritonserver tells the model of its place is told as its archive has it
 
-    def as_in_archive(args):
-        """Triton's rule is that a model is called like its directory, and models build on it."""
-        own = {**args, "model_repository": directory, "model_name": own_name}
-        if "model_config" in args:
-            config = {**json.loads(args["model_config"]), "name": own_name}
-            own["model_config"] = json.dumps(config)
-        return own
-
-    def hand_over_paths(model):
-        """What tritonserver says of the model's place is said as its archive has it."""
-        make, initialize = model.__init__, getattr_static(model, "initialize", None)
-        bind = getattr(type(initialize), "__get__", lambda function, *_: function)
-        complete = getattr(model, "auto_complete_config", None)
+    def tell_directory_to(self, model):
+        """tritonserver puts its own get_model_dir in once this file was imported."""
+        make, complete = model.__init__, getattr(model, "auto_complete_config", None)
 
         def tell_directory():
-            """tritonserver puts its own in once this file was imported."""
-            pb_utils.get_model_dir = lambda: version
+            self.pb_utils.get_model_dir = lambda: self.version
 
-        def __init__(self, *arguments, **named):
+        def __init__(model, *arguments, **named):
             tell_directory()
-            make(self, *arguments, **named)
+            make(model, *arguments, **named)
 
         def auto_complete_config(config):
             tell_directory()
             return complete(config)
 
-        def initialize_there(self, args):
-            return bind(initialize, self, type(self))(as_in_archive(args))
-
         model.__init__ = __init__
-        if initialize is not None:
-            model.initialize = initialize_there
         if complete is not None:
             model.auto_complete_config = staticmethod(auto_complete_config)
 
-    if not hasattr(triton, "_delivered"):  # another import of the file finds it done
-        triton._delivered = True
-        map_names()
-        keep_bytecode_out()
-    move_paths()
-    run(__file__, globals())
-    model = globals().get("TritonPythonModel")
-    if isinstance(model, type):  # else tritonserver says what is wrong
-        hand_over_paths(model)
+    def tell_arguments_to(self, model):
+        initialize = self.getattr_static(model, "initialize", None)
+        if initialize is None:
+            return
+        bind = getattr(type(initialize), "__get__", lambda function, *_: function)
+
+        def initialize_there(model, args):
+            return bind(initialize, model, type(model))(self.put_in_archive(args))
+
+        model.initialize = initialize_there
+
+    def put_in_archive(self, args):
+        """Triton's rule is that a model is called like its directory, and models build on it."""
+        own = {**args, "model_repository": self.directory, "model_name": self.own_name}
+        if "model_config" in args:
+            config = {**self.json.loads(args["model_config"]), "name": self.own_name}
+            own["model_config"] = self.json.dumps(config)
+        return own
 
 
 # --- what this model does

@@ -75,7 +75,7 @@ def render_delivered(layout: str, model: str, archive: str, names: Mapping[str, 
     """
     filled = _fill_in(_read_template("delivered"), {"_NAMES": dict(names)})
     places = f"_LAYOUT = {layout!a}\n_MODEL = {model!a}\n_ARCHIVE = {archive!a}\n"
-    return f"{filled}{places}_run_delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES)\n"
+    return f"{filled}{places}_Delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES).run()\n"
 
 
 def render_merlin(

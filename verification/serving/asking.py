@@ -7,6 +7,7 @@ import time
 
 from container.workflows.table_process import TableProcesses
 from ensemble_tools import ServingPlan, WorkflowsUnusable, publish
+from ensemble_tools.signals import blocking
 from serve.deadline import Deadline
 from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
 from serve.limit import TimeLimit
@@ -15,7 +16,6 @@ from serve.triton.refusals import read_refusal
 from verification.errors import FormUnusable, TritonLost
 from verification.exchange import HEAD_SIZE_HEADER, Answer, Refusal, Reply, Request, decode, encode
 from verification.serving.server import Server
-from verification.signals import Signals
 
 #: A request that takes longer hangs: a wrongly wired ensemble never answers.
 #: What a model or tritonserver says of a request, as opposed to accidents.
@@ -42,14 +42,14 @@ class Late(Exception):
         super().__init__(f"the form `{form}` gave no answer within {timeout_s:g} s")
 
 
-async def load(server: Server, plan: ServingPlan, timeout_s: float, signals: Signals) -> float:
-    """Publish and load; the seconds that both took. signals: what interrupts the publishing.
+async def load(server: Server, plan: ServingPlan, timeout_s: float) -> float:
+    """Publish and load; the seconds that both took.
 
     Raises FormUnusable with Triton's reason, TritonLost.
     """
     started = time.perf_counter()
     try:
-        with signals.blocking():
+        with blocking():
             publish(plan, server.serving, TableProcesses().write)
     except WorkflowsUnusable as error:  # not NVTabular in its place is to be compared
         name, reason = next(iter(error.reasons.items()))

@@ -349,7 +349,7 @@ def test_published(tmp_path: Path) -> None:
             "_LAYOUT = '../../m=_1/.archive'",
             f"_MODEL = 'm=_1/{'plus' if 'plus' in place else 'top'}'",
             f"_ARCHIVE = {str(source)!r}",
-            "_run_delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES)",
+            "_Delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES).run()",
         ]
     assert {path.name for path in (serving / "m=_1/3").iterdir()} == {"data"}
     assert (serving / "m=_1/.archive/m=_1/plus/1/model.py").readlink().is_relative_to(source)

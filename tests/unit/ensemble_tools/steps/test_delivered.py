@@ -114,7 +114,7 @@ def test_text() -> None:
         "_LAYOUT = '../../m/.archive'\n"
         "_MODEL = 'model/top'\n"
         "_ARCHIVE = '/opt/ml/models/1/model'\n"
-        "_run_delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES)\n"
+        "_Delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES).run()\n"
     )
     quoted = render_delivered("", "a'b\udcff", "", {'it\'s "one"\n': "m.\\"})
     compile(quoted.encode(), "model.py", "exec")
@@ -239,7 +239,8 @@ def test_the_delivered_file_is_this_module(stub: Stub) -> None:
 from __future__ import annotations
 import triton_python_backend_utils as pb_utils
 
-def _run_delivered(): return "mine"
+def _Delivered(): return "mine"
+run = find = triton = json = os = None
 
 class TritonPythonModel:
     late: NoSuchName = None
@@ -253,7 +254,7 @@ class TritonPythonModel:
     assert module.__doc__ == "Delivered."
     assert module.TritonPythonModel.__module__ == "1.model"
     assert module.__file__ == str(stub.delivered / "1/model.py")
-    assert vars(module)["_run_delivered"]() == "mine"
+    assert vars(module)["_Delivered"]() == "mine"
     assert module.model.early.name == "m.one"
     stub.pb_utils.get_model_dir = lambda: "/where/it/is/published"
     completed = module.TritonPythonModel.auto_complete_config(1)
