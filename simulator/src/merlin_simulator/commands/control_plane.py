@@ -23,7 +23,7 @@ from merlin_simulator.control.apis import read_service_model
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.moto import running
 from merlin_simulator.control.plane import Plane, Setup
-from merlin_simulator.control.production import MakeMachine, Wish
+from merlin_simulator.control.production import MakeMachine, VariantSpec
 from merlin_simulator.control.records import held, newest_time
 from merlin_simulator.errors import InvalidRequest, SimulatorError
 from merlin_simulator.hosting import Machine
@@ -47,9 +47,13 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
             print(f"{missing}, or take --instances-on {DOCKER}", file=sys.stderr)
 
         def start_process(
-            wish: Wish, store: ArchiveStore, log: EventLog, name: str, given_up: Callable[[], bool]
+            variant: VariantSpec,
+            store: ArchiveStore,
+            log: EventLog,
+            name: str,
+            given_up: Callable[[], bool],
         ) -> Machine:
-            return Parts(_make_spec(wish, options.container), store, log).process(name, given_up)
+            return Parts(_make_spec(variant, options.container), store, log).process(name, given_up)
 
         yield start_process
         return
@@ -65,11 +69,15 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
     images = Images(engine, options.registry, options.pull_timeout)
 
     def contain(
-        wish: Wish, store: ArchiveStore, log: EventLog, name: str, given_up: Callable[[], bool]
+        variant: VariantSpec,
+        store: ArchiveStore,
+        log: EventLog,
+        name: str,
+        given_up: Callable[[], bool],
     ) -> Machine:
-        asked = ImageRequest(wish.image, wish.variant_name, wish.role)
-        parts = Parts(_make_spec(wish), store, log)
-        return parts.contained(name, images, asked, wish.instance_type, given_up)
+        request = ImageRequest(variant.image, variant.variant_name, variant.role)
+        parts = Parts(_make_spec(variant), store, log)
+        return parts.contained(name, images, request, variant.instance_type, given_up)
 
     try:
         if removed := engine.remove_left_behind():
@@ -81,15 +89,15 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
         engine.close()
 
 
-def _make_spec(wish: Wish, container: str | None = None) -> EndpointSpec:
+def _make_spec(variant: VariantSpec, container: str | None = None) -> EndpointSpec:
     return EndpointSpec(
-        wish.endpoint_name,
-        wish.rules,
-        wish.budget,
-        wish.work_dir,
+        variant.endpoint_name,
+        variant.rules,
+        variant.budget,
+        variant.work_dir,
         container=container,
-        single_model=wish.single_model,
-        environment=wish.environment,
+        single_model=variant.single_model,
+        environment=variant.environment,
     )
 
 

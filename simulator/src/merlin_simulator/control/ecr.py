@@ -7,8 +7,8 @@ import hashlib
 import ipaddress
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -35,17 +35,18 @@ _LONGEST = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """As the registry has it; digest: sha256:… of its text."""
+class Image:
+    """By its manifest, as the registry has it; digest: sha256:… of the manifest's text."""
 
     digest: str
     media_type: str
-    text: str
+    manifest: str
+    tags: list[str] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """Of what it names, compressed, in bytes, as ECR counts it: layers and configuration."""
-        content: dict[str, Any] = json.loads(self.text)
+        content: dict[str, Any] = json.loads(self.manifest)
         named = [*content.get("layers", ()), *content.get("manifests", ())]
         return sum(int(it.get("size", 0)) for it in (*named, content.get("config") or {}))
 
@@ -75,15 +76,15 @@ class Registry:
             path = following[1] if following else None
         return results
 
-    async def manifest(self, repository: str, reference: str) -> Manifest | None:
-        """By a tag or a digest; None where there is none."""
+    async def image(self, repository: str, reference: str) -> Image | None:
+        """By a tag or a digest, without its tags; None where there is none."""
         answer = await self._ask(f"/v2/{repository}/manifests/{reference}")
         if answer is None:
             return None
         body, headers = answer
         media_type = headers.get("Content-Type", "").partition(";")[0]
         digest = headers.get(_DIGEST) or f"sha256:{hashlib.sha256(body).hexdigest()}"
-        return Manifest(digest, media_type, body.decode())
+        return Image(digest, media_type, body.decode())
 
     async def _ask(self, path: str) -> tuple[bytes, Mapping[str, str]] | None:
         failures = []
@@ -135,12 +136,6 @@ _ON_A_PAGE = 100
 _WRONG = "InvalidParameterException"
 
 
-@dataclass
-class _Image:
-    manifest: Manifest
-    tags: list[str]
-
-
 class RegistryImages:
     """The images of every account and region are the registry's."""
 
@@ -157,32 +152,27 @@ class RegistryImages:
 
     async def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeImages; when an image was pushed, a registry does not know."""
-        name, members = call.members["repositoryName"], call.members
-        there = await self._images(call)
-        if image_ids := members.get("imageIds"):
-            images = [await self._require(call, there, image_id) for image_id in image_ids]
-        else:
-            images = _wanted(list(there.values()), members)
-        chosen, token = _page(images, members)
+        tagged, image_ids = await self._tagged(call), call.members.get("imageIds")
+        images = _with_status(tagged, call)
+        if image_ids:
+            images = [await self._require(call, tagged, image_id) for image_id in image_ids]
         details = [
             {
-                "registryId": _registry_id(call),
-                "repositoryName": name,
-                "imageDigest": image.manifest.digest,
+                **_repository(call),
+                "imageDigest": image.digest,
                 **({"imageTags": image.tags} if image.tags else {}),
-                "imageSizeInBytes": image.manifest.size,
-                "imageManifestMediaType": image.manifest.media_type,
+                "imageSizeInBytes": image.size,
+                "imageManifestMediaType": image.media_type,
             }
-            for image in chosen
+            for image in images
         ]
-        return {"imageDetails": details, **token}
+        return _page("imageDetails", details, call)
 
     async def get(self, call: Call) -> Mapping[str, Any]:
         """BatchGetImage."""
-        there = await self._images(call)
-        images, failures = [], []
+        tagged, images, failures = await self._tagged(call), [], []
         for image_id in call.members["imageIds"]:
-            image = await self._find(call, there, image_id)
+            image = await self._find(call, tagged, image_id)
             if image is None:
                 failures.append(
                     {
@@ -192,101 +182,94 @@ class RegistryImages:
                     }
                 )
                 continue
-            tag = image_id.get("imageTag")
             images.append(
                 {
-                    "registryId": _registry_id(call),
-                    "repositoryName": call.members["repositoryName"],
-                    "imageId": {
-                        "imageDigest": image.manifest.digest,
-                        **({"imageTag": tag} if tag else {}),
-                    },
-                    "imageManifest": image.manifest.text,
-                    "imageManifestMediaType": image.manifest.media_type,
+                    **_repository(call),
+                    "imageId": {**image_id, "imageDigest": image.digest},
+                    "imageManifest": image.manifest,
+                    "imageManifestMediaType": image.media_type,
                 }
             )
         return {"images": images, "failures": failures}
 
     async def list(self, call: Call) -> Mapping[str, Any]:
         """ListImages: an image once for each of its tags."""
-        images = _wanted(list((await self._images(call)).values()), call.members)
-        results = [
-            {"imageDigest": image.manifest.digest, "imageTag": tag}
-            for image in images
+        image_ids = [
+            {"imageDigest": image.digest, "imageTag": tag}
+            for image in _with_status(await self._tagged(call), call)
             for tag in image.tags
         ]
-        chosen, token = _page(results, call.members)
-        return {"imageIds": list(chosen), **token}
+        return _page("imageIds", image_ids, call)
 
-    async def _images(self, call: Call) -> dict[str, _Image]:
+    async def _tagged(self, call: Call) -> dict[str, Image]:
         """Those that have tags, by digest. Raises ServiceError without the repository."""
         name = call.members["repositoryName"]
         tags = await self._registry.tags(name)
         if tags is None and not _is_created(name, call.region):
             raise ServiceError(
                 f"The repository with name '{name}' does not exist in the registry with id "
-                f"'{_registry_id(call)}'",
+                f"'{_repository(call)['registryId']}'",
                 "RepositoryNotFoundException",
             )
-        results: dict[str, _Image] = {}
+        images: dict[str, Image] = {}
         for tag in sorted(tags or ()):
-            manifest = await self._registry.manifest(name, tag)
-            if manifest is not None:
-                results.setdefault(manifest.digest, _Image(manifest, [])).tags.append(tag)
-        return results
+            image = await self._registry.image(name, tag)
+            if image is not None:
+                images.setdefault(image.digest, image).tags.append(tag)
+        return images
 
     async def _find(
-        self, call: Call, there: Mapping[str, _Image], image_id: Mapping[str, str]
-    ) -> _Image | None:
+        self, call: Call, tagged: Mapping[str, Image], image_id: Mapping[str, str]
+    ) -> Image | None:
         """By digest, which may have lost its tag, or by tag, or by both where they agree."""
         digest, tag = image_id.get("imageDigest"), image_id.get("imageTag")
         if digest is None and tag is None:
             raise ServiceError("An image is named by imageDigest or imageTag.", _WRONG)
         if digest is None:
-            return next((image for image in there.values() if tag in image.tags), None)
-        image = there.get(digest)
+            return next((image for image in tagged.values() if tag in image.tags), None)
+        image = tagged.get(digest)
         if image is None:
-            manifest = await self._registry.manifest(call.members["repositoryName"], digest)
-            image = None if manifest is None else _Image(manifest, [])
+            image = await self._registry.image(call.members["repositoryName"], digest)
         return image if image is None or tag is None or tag in image.tags else None
 
     async def _require(
-        self, call: Call, there: Mapping[str, _Image], image_id: Mapping[str, str]
-    ) -> _Image:
-        image = await self._find(call, there, image_id)
+        self, call: Call, tagged: Mapping[str, Image], image_id: Mapping[str, str]
+    ) -> Image:
+        image = await self._find(call, tagged, image_id)
         if image is None:
-            named = {key: image_id.get(key) for key in ("imageDigest", "imageTag")}
             shown = ", ".join(
-                f"{key}:" + ("null" if value is None else f"'{value}'")
-                for key, value in named.items()
+                f"{key}:'{image_id[key]}'" if key in image_id else f"{key}:null"
+                for key in ("imageDigest", "imageTag")
             )
-            name = call.members["repositoryName"]
+            repository = _repository(call)
             raise ServiceError(
                 f"The image with imageId {{{shown}}} does not exist within the repository with "
-                f"name '{name}' in the registry with id '{_registry_id(call)}'",
+                f"name '{repository['repositoryName']}' in the registry with id "
+                f"'{repository['registryId']}'",
                 "ImageNotFoundException",
             )
         return image
 
 
-def _registry_id(call: Call) -> str:
-    return str(call.members.get("registryId", ACCOUNT))
+def _repository(call: Call) -> dict[str, str]:
+    """The repository's members of an answer: every account's are the registry's."""
+    return {
+        "registryId": call.members.get("registryId", ACCOUNT),
+        "repositoryName": call.members["repositoryName"],
+    }
 
 
-def _wanted(images: list[_Image], members: Mapping[str, Any]) -> list[_Image]:
+def _with_status(tagged: Mapping[str, Image], call: Call) -> Iterable[Image]:
     """By the filter's tagStatus; without their tags a registry lists none."""
-    status = (members.get("filter") or {}).get("tagStatus", "ANY")
-    return [] if status == "UNTAGGED" else images
+    status = (call.members.get("filter") or {}).get("tagStatus")
+    return () if status == "UNTAGGED" else tagged.values()
 
 
-def _page(
-    records: Sequence[Any], members: Mapping[str, Any]
-) -> tuple[Sequence[Any], dict[str, str]]:
-    """The page that is asked for, and the answer's nextToken where there is one."""
-    chosen, token = page(
-        records, members.get("nextToken"), members.get("maxResults"), _ON_A_PAGE, _WRONG
-    )
-    return chosen, {"nextToken": token} if token else {}
+def _page(output: str, items: Sequence[Any], call: Call) -> Mapping[str, Any]:
+    """The page that is asked for. output: the answer's member."""
+    token, most = call.members.get("nextToken"), call.members.get("maxResults")
+    shown, token = page(items, token, most, _ON_A_PAGE, _WRONG)
+    return {output: list(shown), **({"nextToken": token} if token else {})}
 
 
 def _is_created(name: str, region: str) -> bool:

@@ -18,7 +18,7 @@ from merlin_simulator.control.autoscaling.service import Autoscaling
 from merlin_simulator.control.autoscaling.variants import VariantId
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.alarms import Alarms
-from merlin_simulator.control.sagemaker.deployment import Played, Production
+from merlin_simulator.control.sagemaker.deployment import ManagedEndpoint, Production
 from merlin_simulator.control.sagemaker.endpoints import Endpoints
 from merlin_simulator.control.sagemaker.resources import container_of
 from merlin_simulator.instance.instance import Instance
@@ -196,45 +196,45 @@ class Overview:
             "clock": {"now": self.clock.now(), "scale": self.clock.scale},
             "window_s": self.traffic.window_s,
             "sample_s": SAMPLE_S * self.clock.scale,
-            "endpoints": [self._endpoint(played, since) for played in self.endpoints.played()],
+            "endpoints": [self._endpoint(managed, since) for managed in self.endpoints.all()],
             "activities": self.autoscaling.activities.of(None)[:_ACTIVITIES],
             "alarms": self.alarms.metric_alarms(),
         }
 
     def counts(self) -> dict[str, int]:
         """Endpoints by status."""
-        return dict(Counter(played.status for played in self.endpoints.played()))
+        return dict(Counter(managed.status for managed in self.endpoints.all()))
 
     async def run_sampling(self) -> None:
         """Keeps each endpoint's course going, until cancelled."""
         while True:
-            for played in self.endpoints.played():
-                productions = played.deployment.productions.values()
+            for managed in self.endpoints.all():
+                productions = managed.deployment.productions.values()
                 in_service = sum(production.fleet.in_service for production in productions)
-                self.traffic.sample(played.name, in_service)
+                self.traffic.sample(managed.name, in_service)
             await asyncio.sleep(SAMPLE_S)
 
-    def _endpoint(self, played: Played, since: float) -> dict[str, Any]:
-        record, rates = played.record, self.traffic.rates(played.name)
-        deployed = tuple(played.deployment.deployed())
-        serving = played.deployment.productions.values()
+    def _endpoint(self, managed: ManagedEndpoint, since: float) -> dict[str, Any]:
+        record, rates = managed.record, self.traffic.rates(managed.name)
+        deployed = tuple(managed.deployment.deployed())
+        serving = managed.deployment.productions.values()
         weights = sum(production.weight for production in serving)
         return {
-            "name": played.name,
-            "status": played.status,
+            "name": managed.name,
+            "status": managed.status,
             "failure_reason": record.get("FailureReason"),
             "config": record["EndpointConfigName"],
             "pending_config": record.get("Pending", {}).get("EndpointConfigName"),
             "created": record["CreationTime"],
             "modified": record["LastModifiedTime"],
-            "page": f"/simulator/endpoints/{played.name}/",
+            "page": f"/simulator/endpoints/{managed.name}/",
             "requests_per_minute": rates.requests,
             "errors_per_minute": rates.errors,
             "requests": rates.all_requests,
             "errors": rates.all_errors,
-            "course": self.traffic.course(played.name, since),
+            "course": self.traffic.course(managed.name, since),
             "variants": [
-                self._variant(played.name, part, production, weights, rates)
+                self._variant(managed.name, part, production, weights, rates)
                 for part, production in deployed
             ],
         }
@@ -289,12 +289,12 @@ def _instance(instance: Instance) -> dict[str, Any]:
 class Shown:
     """An endpoint as it stands, in service or not; also while fleets come and go."""
 
-    played: Played
+    managed: ManagedEndpoint
     rules: Rules
 
     def view(self) -> EndpointView:
         """Of all its instances: those that serve, those that come up, those that leave."""
-        deployment = self.played.deployment
+        deployment = self.managed.deployment
         deployed = tuple(deployment.deployed())
         instances = tuple(
             replace(instance.view(), variant=production.fleet.variant.name, fleet=part)
@@ -306,24 +306,24 @@ class Shown:
 
     def more(self) -> Mapping[str, Any]:
         """What else its page says."""
-        record = self.played.record
+        record = self.managed.record
         return {
-            "status": self.played.status,
+            "status": self.managed.status,
             "failure_reason": record.get("FailureReason"),
             "config": record["EndpointConfigName"],
         }
 
     def _view_of_record(self) -> EndpointView:
         """Nothing is deployed: as its configuration has it."""
-        record = self.played.record
+        record = self.managed.record
         container = container_of(record["Models"][record["ProductionVariants"][0]["ModelName"]])
         cache = container.get("MultiModelConfig", {}).get("ModelCacheSetting")
         return EndpointView(
-            self.played.name,
+            self.managed.name,
             container.get("Mode") == "MultiModel",
             str(container.get("ModelDataUrl") or ""),
             cache or self.rules.cache.value,
-            self.played.deployment.log.last,
+            self.managed.deployment.log.last,
             (),
         )
 
@@ -337,19 +337,19 @@ class EndpointPages:
 
     def find(self, name: str) -> Watched | None:
         """None: there is no endpoint of that name."""
-        played = self._endpoints.look(name)
-        if played is None:
+        managed = self._endpoints.lookup(name)
+        if managed is None:
             return None
         watched = self._watched.get(name)
-        if watched is None or watched.log is not played.deployment.log:
-            shown, log = Shown(played, self._rules), played.deployment.log
+        if watched is None or watched.log is not managed.deployment.log:
+            shown, log = Shown(managed, self._rules), managed.deployment.log
             watched = Watched(shown, log, self._rules.memory_threshold, shown.more)
             self._watched[name] = watched
         return watched
 
     def views(self) -> tuple[EndpointView, ...]:
         """Of all endpoints, in the order of their creation."""
-        return tuple(Shown(played, self._rules).view() for played in self._endpoints.played())
+        return tuple(Shown(managed, self._rules).view() for managed in self._endpoints.all())
 
     def forget(self, name: str) -> None:
         """It is gone: whoever follows its events hears that there are no more."""

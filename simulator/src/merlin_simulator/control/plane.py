@@ -207,9 +207,9 @@ class Plane:
     async def refuse(self) -> None:
         """The end begins: instances get no more requests; who waits for a model is told."""
         self.pages.end()
-        for played in self.endpoints.played():
-            if played.deployment.endpoint is not None:
-                await played.deployment.endpoint.stop()
+        for managed in self.endpoints.all():
+            if managed.deployment.endpoint is not None:
+                await managed.deployment.endpoint.stop()
 
     @asynccontextmanager
     async def _lifespan(self, overview: Overview, _: Starlette) -> AsyncIterator[None]:
@@ -240,8 +240,8 @@ class Plane:
         while True:
             instances = [
                 instance
-                for played in self.endpoints.played()
-                for _, production in played.deployment.deployed()
+                for managed in self.endpoints.all()
+                for _, production in managed.deployment.deployed()
                 for instance in production.fleet.variant.instances
             ]
             await asyncio.gather(*(i.holdings.memory.read() for i in instances))

@@ -73,7 +73,7 @@ _DISK_GB = 30
 
 
 @dataclass(frozen=True)
-class Wish:
+class VariantSpec:
     """What the instances of a variant are made by.
 
     single_model: the key of the model's archive in the store; None: a multi-model endpoint.
@@ -97,9 +97,9 @@ class Wish:
         return self.work_dir / f"{instance}.log"
 
 
-#: Makes the machine of an instance by what is wished, its archives, its log, its name, and whether
+#: Makes the machine of an instance by its variant, its archives, its log, its name, and whether
 #: nobody wants it any more; it may block, and raises SimulatorError.
-MakeMachine = Callable[[Wish, ArchiveStore, EventLog, str, Callable[[], bool]], Machine]
+MakeMachine = Callable[[VariantSpec, ArchiveStore, EventLog, str, Callable[[], bool]], Machine]
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Productions:
         multi_model = container.get("Mode") == "MultiModel"
         folder, _, archive = key.rpartition("/")
         store = S3Archives(bucket, key if multi_model else folder, self.s3)
-        wish = Wish(
+        spec = VariantSpec(
             endpoint_name,
             name,
             variant["InstanceType"],
@@ -150,21 +150,21 @@ class Productions:
             None if multi_model else archive,
             self.work_dir / endpoint_name,
         )
-        played = Variant(endpoint_name, multi_model, store.description, rules, tagged, name)
+        hosted = Variant(endpoint_name, multi_model, store.description, rules, tagged, name)
 
         region = str(model["ModelArn"]).split(":")[3]
 
         def machine(instance: str, given_up: Callable[[], bool]) -> Machine:
             # An endpoint before this one may have had the same name.
-            wish.log_of(instance).unlink(missing_ok=True)
-            self.logs.follow(region, endpoint_name, f"{name}/{instance}", wish.log_of(instance))
-            return self.make_machine(wish, store, tagged, instance, given_up)
+            spec.log_of(instance).unlink(missing_ok=True)
+            self.logs.follow(region, endpoint_name, f"{name}/{instance}", spec.log_of(instance))
+            return self.make_machine(spec, store, tagged, instance, given_up)
 
         def forget(instance: str) -> None:
-            self.logs.leave(wish.log_of(instance))
-            shutil.rmtree(wish.work_dir / instance, ignore_errors=True)
+            self.logs.leave(spec.log_of(instance))
+            shutil.rmtree(spec.work_dir / instance, ignore_errors=True)
 
-        fleet = Fleet(played, machine, (f"{name}-{number}" for number in numbers), forget)
+        fleet = Fleet(hosted, machine, (f"{name}-{number}" for number in numbers), forget)
         return Production(fleet, variant["InitialVariantWeight"], variant, container["Image"])
 
     def forget(self, endpoint_name: str) -> None:

@@ -61,21 +61,21 @@ class Variants:
 
     def has_endpoint(self, endpoint_name: str) -> bool:
         """Whether there is an endpoint of that name, in service or not."""
-        return self._endpoints.look(endpoint_name) is not None
+        return self._endpoints.lookup(endpoint_name) is not None
 
     def instance_type(self, variant: VariantId) -> str | None:
         """None: there is no such variant. While it is created its configuration counts."""
-        played = self._endpoints.look(variant.endpoint)
-        configs = [] if played is None else played.record["ProductionVariants"]
+        managed = self._endpoints.lookup(variant.endpoint)
+        configs = [] if managed is None else managed.record["ProductionVariants"]
         types = {config["VariantName"]: config["InstanceType"] for config in configs}
         return types.get(variant.variant)
 
     def count(self, variant: VariantId) -> int | None:
         """DesiredInstanceCount; None while the endpoint is in no state to be changed."""
-        played = self._endpoints.look(variant.endpoint)
-        if played is None or played.status != "InService":
+        managed = self._endpoints.lookup(variant.endpoint)
+        if managed is None or managed.status != "InService":
             return None
-        production = played.deployment.productions.get(variant.variant)
+        production = managed.deployment.productions.get(variant.variant)
         return None if production is None else production.fleet.wanted
 
     async def scale(self, variant: VariantId, count: int) -> None:

@@ -107,21 +107,21 @@ class CloudWatch:
 
     def _views(self) -> Iterator[EndpointView]:
         """Of the endpoints that answer."""
-        for played in self._endpoints.played():
-            if played.deployment.endpoint is not None:
-                yield played.deployment.endpoint.view()
+        for managed in self._endpoints.all():
+            if managed.deployment.endpoint is not None:
+                yield managed.deployment.endpoint.view()
 
     def _in_service(self, endpoint_name: str, variant: str) -> int:
-        played = self._endpoints.look(endpoint_name)
-        production = None if played is None else played.deployment.productions.get(variant)
+        managed = self._endpoints.lookup(endpoint_name)
+        production = None if managed is None else managed.deployment.productions.get(variant)
         return 0 if production is None else production.fleet.in_service
 
     def _pages(self) -> Iterator[Page]:
         """Where the instances in service have their own metrics."""
-        for played in self._endpoints.played():
-            config = played.record.get("MetricsConfig")
-            for variant, production in played.deployment.productions.items():
-                model = played.record["Models"].get(production.config["ModelName"])
+        for managed in self._endpoints.all():
+            config = managed.record.get("MetricsConfig")
+            for variant, production in managed.deployment.productions.items():
+                model = managed.record["Models"].get(production.config["ModelName"])
                 where = None if model is None else page_of(container_of(model), config)
                 if where is None:
                     continue
@@ -129,7 +129,7 @@ class CloudWatch:
                 for instance in production.fleet.variant.instances:
                     if instance.state is InstanceState.IN_SERVICE:
                         url = instance.client.url.rstrip("/") + path
-                        yield Page(played.name, variant, instance.name, url, every_s)
+                        yield Page(managed.name, variant, instance.name, url, every_s)
 
 
 async def _refuse(call: Call) -> None:

@@ -205,7 +205,7 @@ _CHANGING = ("Creating", "Updating", "RollingBack", "Deleting")
 
 
 @dataclass
-class Played:
+class ManagedEndpoint:
     """An endpoint: what is kept of it, what is deployed of it, and the change it is in."""
 
     record: Record
@@ -228,16 +228,16 @@ def metrics_config(config: Record) -> Record:
     return {key: config[key] for key in ("MetricsConfig",) if key in config}
 
 
-def check_idle(played: Played, region: str) -> None:
+def check_idle(managed: ManagedEndpoint, region: str) -> None:
     """Raises ServiceError where it is in a change."""
-    if played.status in _CHANGING:
-        raise ServiceError(in_progress(played.name, region))
+    if managed.status in _CHANGING:
+        raise ServiceError(in_progress(managed.name, region))
 
 
-def describe_variants(played: Played) -> list[dict[str, Any]]:
+def describe_variants(managed: ManagedEndpoint) -> list[dict[str, Any]]:
     """ProductionVariants of DescribeEndpoint."""
     described = []
-    for name, production in played.deployment.productions.items():
+    for name, production in managed.deployment.productions.items():
         described.append(
             {
                 "VariantName": name,
@@ -245,7 +245,7 @@ def describe_variants(played: Played) -> list[dict[str, Any]]:
                     {
                         "SpecifiedImage": production.image,
                         "ResolvedImage": production.image,
-                        "ResolutionTime": played.record["LastModifiedTime"],
+                        "ResolutionTime": managed.record["LastModifiedTime"],
                     }
                 ],
                 "CurrentWeight": production.weight,
@@ -257,7 +257,9 @@ def describe_variants(played: Played) -> list[dict[str, Any]]:
     return described
 
 
-def find_retained(played: Played, members: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def find_retained(
+    managed: ManagedEndpoint, members: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
     """AWS, "UpdateEndpoint": counts and weights that stay as they are, by variant."""
     if not members.get("RetainAllVariantProperties"):
         return {}
@@ -266,7 +268,7 @@ def find_retained(played: Played, members: Mapping[str, Any]) -> dict[str, dict[
         for production in members.get("ExcludeRetainedVariantProperties", ())
     }
     retained = dict[str, dict[str, Any]]()
-    for name, production in played.deployment.productions.items():
+    for name, production in managed.deployment.productions.items():
         retained[name] = {"count": production.fleet.wanted, "weight": production.weight}
         if "DesiredInstanceCount" in left_out:
             del retained[name]["count"]

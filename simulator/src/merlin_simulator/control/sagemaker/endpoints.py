@@ -21,7 +21,7 @@ from merlin_simulator.control.sagemaker.deployment import (
     Deployment,
     DeploymentFailed,
     MakeProduction,
-    Played,
+    ManagedEndpoint,
     check_idle,
     count_of,
     describe_variants,
@@ -73,7 +73,7 @@ class Endpoints:
     ) -> None:
         self._records, self._tags, self._clock, self._configs = records, tags, clock, configs
         self._models, self._make, self._quotas, self.log = models, make, quotas, log
-        self._played: dict[str, Played] = {}
+        self._by_name: dict[str, ManagedEndpoint] = {}
         self.listeners = Listeners()
         #: Whether a variant of an endpoint is a scalable target: autoscaling says so.
         self.is_scaled: Callable[[str, str], bool] = lambda *_: False
@@ -82,18 +82,18 @@ class Endpoints:
 
     def find(self, endpoint_name: str) -> Endpoint:
         """What is invoked. Raises EndpointNotFound where none is in service yet."""
-        played = self._played.get(endpoint_name)
-        if played is None or played.deployment.endpoint is None or played.status == "Deleting":
+        managed = self._by_name.get(endpoint_name)
+        if managed is None or managed.deployment.endpoint is None or managed.status == "Deleting":
             raise EndpointNotFound(endpoint_name)
-        return played.deployment.endpoint
+        return managed.deployment.endpoint
 
-    def played(self) -> tuple[Played, ...]:
+    def all(self) -> tuple[ManagedEndpoint, ...]:
         """Every endpoint, in the order of their creation."""
-        return tuple(self._played.values())
+        return tuple(self._by_name.values())
 
-    def look(self, endpoint_name: str) -> Played | None:
+    def lookup(self, endpoint_name: str) -> ManagedEndpoint | None:
         """An endpoint, whatever its status; None: there is none."""
-        return self._played.get(endpoint_name)
+        return self._by_name.get(endpoint_name)
 
     async def scale(self, endpoint_name: str, variant_name: str, count: int) -> None:
         """Change a variant's number of instances, and wait until it is so.
@@ -101,14 +101,14 @@ class Endpoints:
         Raises ServiceError where the endpoint is in another change, or may not have as many, and
         DeploymentFailed.
         """
-        played = self._of(endpoint_name, REGION)
-        check_idle(played, played.record["Region"])
-        self._check_counts(played, {variant_name: count})
-        self._begin(played, "Updating", self._scaled(played, {variant_name: count}, {}))
-        assert played.work is not None
-        await asyncio.shield(played.work)
-        if played.record.get("FailureReason"):
-            raise DeploymentFailed(played.record["FailureReason"])
+        managed = self._of(endpoint_name, REGION)
+        check_idle(managed, managed.record["Region"])
+        self._check_counts(managed, {variant_name: count})
+        self._begin(managed, "Updating", self._scaled(managed, {variant_name: count}, {}))
+        assert managed.work is not None
+        await asyncio.shield(managed.work)
+        if managed.record.get("FailureReason"):
+            raise DeploymentFailed(managed.record["FailureReason"])
 
     def restore(self) -> None:
         """Bring back every endpoint that was kept, as it was; those that were going are gone."""
@@ -116,14 +116,14 @@ class Endpoints:
             if record["EndpointStatus"] == "Deleting":
                 self._forget(record)
                 continue
-            played = self._add(record)
+            managed = self._add(record)
             if record["EndpointStatus"] == "Failed":
                 continue
-            self._begin(played, "Creating", self._created(played, record["Variants"]))
+            self._begin(managed, "Creating", self._created(managed, record["Variants"]))
 
     async def stop(self) -> None:
         """The simulator ends: every instance with it; what is kept stays."""
-        await asyncio.gather(*(self._stopped(played) for played in self._played.values()))
+        await asyncio.gather(*(self._stopped(managed) for managed in self._by_name.values()))
 
     # -- the calls
 
@@ -151,16 +151,16 @@ class Endpoints:
         }
         self._tags.put(arn, members.get("Tags", ()))
         self._records.put(name, record)
-        played = self._add(record)
-        self._begin(played, "Creating", self._created(played, {}))
+        managed = self._add(record)
+        self._begin(managed, "Creating", self._created(managed, {}))
         return {"EndpointArn": arn}
 
     async def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeEndpoint."""
-        played = self._of(call.members["EndpointName"], call.region)
-        record = played.record
+        managed = self._of(call.members["EndpointName"], call.region)
+        record = managed.record
         described = {key: record[key] for key in DESCRIBED if key in record}
-        if variants := describe_variants(played):
+        if variants := describe_variants(managed):
             described["ProductionVariants"] = variants
         if "Pending" in record:
             described["PendingDeploymentSummary"] = record["Pending"]
@@ -168,7 +168,7 @@ class Endpoints:
 
     async def list(self, call: Call) -> Mapping[str, Any]:
         """ListEndpoints."""
-        records = [played.record for played in self._played.values()]
+        records = [managed.record for managed in self._by_name.values()]
         if (status := call.members.get("StatusEquals")) is not None:
             records = [record for record in records if record["EndpointStatus"] == status]
         matching = filtered(records, call.members, "EndpointName", _SORTS)
@@ -177,73 +177,76 @@ class Endpoints:
     async def update(self, call: Call) -> Mapping[str, Any]:
         """UpdateEndpoint: answered at once, while the endpoint is Updating."""
         members = call.members
-        played = self._of(members["EndpointName"], call.region)
-        check_idle(played, call.region)
-        if played.deployment.endpoint is None:
+        managed = self._of(members["EndpointName"], call.region)
+        check_idle(managed, call.region)
+        if managed.deployment.endpoint is None:
             raise ServiceError(
-                f'Cannot update endpoint "{played.record["EndpointArn"]}": it is {played.status}. '
-                "Delete it and create it anew."
+                f'Cannot update endpoint "{managed.record["EndpointArn"]}": it is '
+                f"{managed.status}. Delete it and create it anew."
             )
         config = self._configs.get(members["EndpointConfigName"], call.region)
-        self._check_scaled(played, config)
-        models, retained = self._models_of(config, call.region), find_retained(played, members)
+        self._check_scaled(managed, config)
+        models, retained = self._models_of(config, call.region), find_retained(managed, members)
         variants = [
             {**variant, "InitialInstanceCount": count_of(variant, retained)}
             for variant in config["ProductionVariants"]
         ]
         self._check_quotas(variants)
         if not members.get("RetainDeploymentConfig"):
-            played.record.pop("LastDeploymentConfig", None)
+            managed.record.pop("LastDeploymentConfig", None)
             if "DeploymentConfig" in members:
-                played.record["LastDeploymentConfig"] = members["DeploymentConfig"]
-        self._begin(played, "Updating", self._updated(played, config, models, retained))
-        return {"EndpointArn": played.record["EndpointArn"]}
+                managed.record["LastDeploymentConfig"] = members["DeploymentConfig"]
+        self._begin(managed, "Updating", self._updated(managed, config, models, retained))
+        return {"EndpointArn": managed.record["EndpointArn"]}
 
     async def update_weights_and_capacities(self, call: Call) -> Mapping[str, Any]:
         """UpdateEndpointWeightsAndCapacities: answered at once."""
-        played = self._of(call.members["EndpointName"], call.region)
-        check_idle(played, call.region)
+        managed = self._of(call.members["EndpointName"], call.region)
+        check_idle(managed, call.region)
+        arn = managed.record["EndpointArn"]
         counts, weights = dict[str, int](), dict[str, float]()
         for desired in call.members["DesiredWeightsAndCapacities"]:
             name = desired["VariantName"]
-            if name not in played.deployment.productions:
-                raise ServiceError(
-                    f'Could not find variant "{name}" of endpoint "{played.record["EndpointArn"]}".'
-                )
+            if name not in managed.deployment.productions:
+                raise ServiceError(f'Could not find variant "{name}" of endpoint "{arn}".')
             if (count := desired.get("DesiredInstanceCount")) is not None:
                 counts[name] = count
             if (weight := desired.get("DesiredWeight")) is not None:
                 weights[name] = weight
-        self._check_counts(played, counts)
-        self._begin(played, "Updating", self._scaled(played, counts, weights))
-        return {"EndpointArn": played.record["EndpointArn"]}
+        self._check_counts(managed, counts)
+        self._begin(managed, "Updating", self._scaled(managed, counts, weights))
+        return {"EndpointArn": arn}
 
     async def delete(self, call: Call) -> None:
         """DeleteEndpoint: answered at once; whatever it was doing ends."""
-        played = self._of(call.members["EndpointName"], call.region)
-        if played.status == "Deleting":
+        managed = self._of(call.members["EndpointName"], call.region)
+        if managed.status == "Deleting":
             return
-        self._begin(played, "Deleting", self._deleted(played, played.work))
+        self._begin(managed, "Deleting", self._deleted(managed, managed.work))
 
     # -- what is done meanwhile
 
-    async def _created(self, played: Played, retained: Mapping[str, Mapping[str, Any]]) -> None:
+    async def _created(
+        self, managed: ManagedEndpoint, retained: Mapping[str, Mapping[str, Any]]
+    ) -> None:
         try:
-            record = played.record
-            await played.deployment.deploy(record["ProductionVariants"], record["Models"], retained)
+            record = managed.record
+            await managed.deployment.deploy(
+                record["ProductionVariants"], record["Models"], retained
+            )
         except DeploymentFailed as error:
-            self._settle(played, "Failed", str(error))
+            self._settle(managed, "Failed", str(error))
         else:
-            self._settle(played, "InService")
+            self._settle(managed, "InService")
 
     async def _updated(
         self,
-        played: Played,
+        managed: ManagedEndpoint,
         config: Record,
         models: Mapping[str, Record],
         retained: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        played.record["Pending"] = {
+        managed.record["Pending"] = {
             "EndpointConfigName": config["EndpointConfigName"],
             "StartTime": self._clock.now(),
             "ProductionVariants": [
@@ -251,88 +254,90 @@ class Endpoints:
             ],
         }
         try:
-            await played.deployment.deploy(config["ProductionVariants"], models, retained)
+            await managed.deployment.deploy(config["ProductionVariants"], models, retained)
         except DeploymentFailed as error:
-            self._settle(played, "InService", str(error))
+            self._settle(managed, "InService", str(error))
             return
-        played.record["EndpointConfigName"] = config["EndpointConfigName"]
-        played.record["ProductionVariants"] = config["ProductionVariants"]
-        played.record["Models"] = models
-        played.record.pop("MetricsConfig", None)
-        played.record |= metrics_config(config)
-        self._settle(played, "InService")
+        managed.record["EndpointConfigName"] = config["EndpointConfigName"]
+        managed.record["ProductionVariants"] = config["ProductionVariants"]
+        managed.record["Models"] = models
+        managed.record.pop("MetricsConfig", None)
+        managed.record |= metrics_config(config)
+        self._settle(managed, "InService")
 
     async def _scaled(
-        self, played: Played, counts: Mapping[str, int], weights: Mapping[str, float]
+        self, managed: ManagedEndpoint, counts: Mapping[str, int], weights: Mapping[str, float]
     ) -> None:
         try:
-            await played.deployment.scale(counts, weights)
+            await managed.deployment.scale(counts, weights)
         except DeploymentFailed as error:
-            self._settle(played, "InService", str(error))
+            self._settle(managed, "InService", str(error))
         else:
-            self._settle(played, "InService")
+            self._settle(managed, "InService")
 
-    async def _deleted(self, played: Played, before: asyncio.Task[None] | None) -> None:
+    async def _deleted(self, managed: ManagedEndpoint, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
             before.cancel()
             await asyncio.wait({before})
-        await played.deployment.stop()
-        self._forget(played.record)
-        self._played.pop(played.name, None)
-        self.log.tell("endpoint_deleted", endpoint=played.name)
+        await managed.deployment.stop()
+        self._forget(managed.record)
+        self._by_name.pop(managed.name, None)
+        self.log.tell("endpoint_deleted", endpoint=managed.name)
         for gone in self.listeners.deleted:
-            gone(played.name)
+            gone(managed.name)
 
-    async def _stopped(self, played: Played) -> None:
+    async def _stopped(self, managed: ManagedEndpoint) -> None:
         """What is kept stays as it was before a change that is cut off; it comes back so."""
-        if played.work is not None and not played.work.done():
-            played.work.cancel()
-            await asyncio.wait({played.work})
-        await played.deployment.stop()
+        if managed.work is not None and not managed.work.done():
+            managed.work.cancel()
+            await asyncio.wait({managed.work})
+        await managed.deployment.stop()
 
     # -- records
 
-    def _add(self, record: Record) -> Played:
+    def _add(self, record: Record) -> ManagedEndpoint:
         name = record["EndpointName"]
         log = EventLog()
         for heard in self.listeners.event:
             log.listen(partial(heard, name))
-        played = Played(record, Deployment(name, log, self._make))
-        self._played[name] = played
-        return played
+        managed = ManagedEndpoint(record, Deployment(name, log, self._make))
+        self._by_name[name] = managed
+        return managed
 
-    def _begin(self, played: Played, status: str, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(
+        self, managed: ManagedEndpoint, status: str, work: Coroutine[Any, Any, None]
+    ) -> None:
         """Its work goes on in the background; what it fails with is told."""
-        played.record.pop("FailureReason", None)
-        self._note(played, status)
-        played.work = asyncio.create_task(work)
-        played.work.add_done_callback(lambda task: self._unexpected(played, task))
+        managed.record.pop("FailureReason", None)
+        self._note(managed, status)
+        managed.work = asyncio.create_task(work)
+        managed.work.add_done_callback(lambda task: self._unexpected(managed, task))
 
-    def _settle(self, played: Played, status: str, reason: str | None = None) -> None:
-        record = played.record
+    def _settle(self, managed: ManagedEndpoint, status: str, reason: str | None = None) -> None:
+        record = managed.record
         record.pop("Pending", None)
         if reason is not None:
             record["FailureReason"] = reason
         record["Variants"] = {
             name: {"count": production.fleet.wanted, "weight": production.weight}
-            for name, production in played.deployment.productions.items()
+            for name, production in managed.deployment.productions.items()
         }
-        self._note(played, status)
+        self._note(managed, status)
 
-    def _note(self, played: Played, status: str) -> None:
-        played.record["EndpointStatus"] = status
-        played.record["LastModifiedTime"] = self._clock.now()
-        with self._told(played.name):
-            self._records.put(played.name, played.record)
-        reason = played.record.get("FailureReason")
-        self.log.tell("endpoint_status", endpoint=played.name, status=status, message=reason)
+    def _note(self, managed: ManagedEndpoint, status: str) -> None:
+        managed.record["EndpointStatus"] = status
+        managed.record["LastModifiedTime"] = self._clock.now()
+        with self._told(managed.name):
+            self._records.put(managed.name, managed.record)
+        reason = managed.record.get("FailureReason")
+        self.log.tell("endpoint_status", endpoint=managed.name, status=status, message=reason)
 
-    def _unexpected(self, played: Played, task: asyncio.Task[None]) -> None:
+    def _unexpected(self, managed: ManagedEndpoint, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            _logger.error("endpoint %s: a change failed", played.name, exc_info=error)
-            status = "InService" if played.deployment.endpoint is not None else "Failed"
+            _logger.error("endpoint %s: a change failed", managed.name, exc_info=error)
+            status = "InService" if managed.deployment.endpoint is not None else "Failed"
             message = f"The simulator failed ({type(error).__name__}: {error}); its log says where."
-            self._settle(played, status, message)
+            self._settle(managed, status, message)
 
     def _forget(self, record: Record) -> None:
         with self._told(record["EndpointName"]):
@@ -347,18 +352,18 @@ class Endpoints:
         except PlatformFailed as error:
             self.log.tell("state_not_kept", endpoint=endpoint_name, message=str(error))
 
-    def _of(self, name: str, region: str) -> Played:
-        played = self._played.get(name)
-        if played is None:
+    def _of(self, name: str, region: str) -> ManagedEndpoint:
+        managed = self._by_name.get(name)
+        if managed is None:
             raise ServiceError(not_found("endpoint", name, region))
-        return played
+        return managed
 
     def _models_of(self, config: Record, region: str) -> dict[str, Record]:
         """By name. An endpoint has them for itself: they may be deleted while it runs."""
         names = [variant["ModelName"] for variant in config["ProductionVariants"]]
         return {name: self._models.get(name, region) for name in names}
 
-    def _check_counts(self, played: Played, counts: Mapping[str, int]) -> None:
+    def _check_counts(self, managed: ManagedEndpoint, counts: Mapping[str, int]) -> None:
         """Raises ServiceError for numbers of instances that variants cannot have."""
         more = list[Mapping[str, Any]]()
         for name, count in counts.items():
@@ -366,18 +371,18 @@ class Endpoints:
                 raise ServiceError(
                     f"DesiredInstanceCount of variant {name} is {count}: expected at least 1."
                 )
-            production = played.deployment.productions[name]
+            production = managed.deployment.productions[name]
             more.append(
                 {**production.config, "InitialInstanceCount": count - production.fleet.wanted}
             )
         self._check_quotas(more)
 
-    def _check_scaled(self, played: Played, config: Record) -> None:
+    def _check_scaled(self, managed: ManagedEndpoint, config: Record) -> None:
         """AWS, "Update endpoints that use auto scaling": such a variant keeps its instance type."""
         types = {new["VariantName"]: new["InstanceType"] for new in config["ProductionVariants"]}
-        for variant in played.record["ProductionVariants"]:
+        for variant in managed.record["ProductionVariants"]:
             name, before = variant["VariantName"], variant["InstanceType"]
-            if types.get(name) != before and self.is_scaled(played.name, name):
+            if types.get(name) != before and self.is_scaled(managed.name, name):
                 raise ServiceError(
                     f'The variant "{name}" is a scalable target of Application Auto Scaling: '
                     f"deregister it before it is removed, or gets another instance type than "
@@ -387,8 +392,8 @@ class Endpoints:
     def _check_quotas(self, variants: Iterable[Mapping[str, Any]]) -> None:
         in_use = [
             (production.config["InstanceType"], production.fleet.wanted)
-            for played in self._played.values()
-            for _, production in played.deployment.deployed()
+            for managed in self._by_name.values()
+            for _, production in managed.deployment.deployed()
         ]
         check_quotas(self._quotas, variants, in_use)
 

@@ -11,7 +11,7 @@ from typing import Any
 from merlin_simulator.control.cloudwatch.alarms import Alarms
 from merlin_simulator.control.overview import Overview, Traffic
 from merlin_simulator.control.records import Records
-from merlin_simulator.control.sagemaker.deployment import Deployment, Played, Production
+from merlin_simulator.control.sagemaker.deployment import Deployment, ManagedEndpoint, Production
 from merlin_simulator.hosting import Fleet, Machine, Variant
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
@@ -23,13 +23,13 @@ from simulator.tests.unit.control.cloudwatch.test_alarms import ALARM
 class Listed:
     """Endpoints that a test has made."""
 
-    endpoints: tuple[Played, ...] = ()
+    endpoints: tuple[ManagedEndpoint, ...] = ()
 
-    def played(self) -> tuple[Played, ...]:
+    def all(self) -> tuple[ManagedEndpoint, ...]:
         return self.endpoints
 
 
-def overview(room: Room, *endpoints: Played) -> Overview:
+def overview(room: Room, *endpoints: ManagedEndpoint) -> Overview:
     """Of these endpoints, whose variants a test's own autoscaling scales."""
     alarms = Alarms(Records(room.state / "alarms"), room.clock, room.log)
     listed: Any = Listed(endpoints)
@@ -37,7 +37,7 @@ def overview(room: Room, *endpoints: Played) -> Overview:
     return Overview(listed, room.clock, Traffic(room.clock), scaling, alarms, "eu-west-1")
 
 
-async def endpoint_of_two_variants() -> Played:
+async def endpoint_of_two_variants() -> ManagedEndpoint:
     """Deployed, without instances."""
     log = EventLog()
 
@@ -48,8 +48,8 @@ async def endpoint_of_two_variants() -> Played:
         log: EventLog,
         numbers: itertools.count[int],
     ) -> Production:
-        played = Variant(endpoint_name, True, "s3://m/", Rules(), log, variant["VariantName"])
-        fleet = Fleet(played, never, iter(()), lambda _: None)
+        managed = Variant(endpoint_name, True, "s3://m/", Rules(), log, variant["VariantName"])
+        fleet = Fleet(managed, never, iter(()), lambda _: None)
         return Production(fleet, variant["InitialVariantWeight"], variant, "image")
 
     variants = [
@@ -65,7 +65,7 @@ async def endpoint_of_two_variants() -> Played:
     deployment = Deployment("shop", log, made)
     await deployment.deploy(variants, {"m": {}}, {})
     record = {"EndpointName": "shop", "EndpointStatus": "InService", "EndpointConfigName": "c"}
-    return Played({**record, "CreationTime": 1.0, "LastModifiedTime": 2.0}, deployment)
+    return ManagedEndpoint({**record, "CreationTime": 1.0, "LastModifiedTime": 2.0}, deployment)
 
 
 def never(_: str, given_up: Callable[[], bool]) -> Machine:
@@ -74,10 +74,10 @@ def never(_: str, given_up: Callable[[], bool]) -> Machine:
 
 async def test_what_scales_a_variant_stands_with_it(tmp_path: Path) -> None:
     """Its scalable target and its policies; not those of other variants."""
-    room, played = Room(tmp_path), await endpoint_of_two_variants()
+    room, managed = Room(tmp_path), await endpoint_of_two_variants()
     await room.register(1, 4)
     await room.track()
-    (endpoint,) = overview(room, played).as_json()["endpoints"]
+    (endpoint,) = overview(room, managed).as_json()["endpoints"]
     first, second = endpoint["variants"]
     assert (first["share"], second["share"]) == (0.25, 0.75)
     assert first["scaling"] is None
