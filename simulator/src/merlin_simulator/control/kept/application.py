@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 from xml.parsers.expat import ExpatError
 
+from werkzeug.datastructures import EnvironHeaders
+from werkzeug.test import EnvironBuilder, run_wsgi_app
+
 from merlin_simulator.control.caller import operation_of, signed
 from merlin_simulator.control.errors import make_error
 from merlin_simulator.control.iam import callers_arn
@@ -74,7 +77,7 @@ class Application:
         self._objects.restore()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        headers = _headers(environ)
+        headers = {name.lower(): value for name, value in EnvironHeaders(environ)}
         caller = signed(headers, environ.get("QUERY_STRING", ""))
         service = caller.service if caller else None
         begun: list[tuple[Any, ...]] = []
@@ -85,15 +88,13 @@ class Application:
 
         if service in ("s3", None) and _is_malformed_policy(environ):
             message = "This policy contains invalid Json: an object is expected."
-            answer_of_it = make_error(headers, service, 400, "MalformedPolicy", message)
-            start_response("400 Error", list(answer_of_it.headers.items()))
-            return [answer_of_it.body]
+            return _refuse(start_response, headers, service, 400, "MalformedPolicy", message)
         try:
             note = self._noting(environ, headers, service, caller.region if caller else "us-east-1")
             # moto looks at the condition, and writes later: two at once would both hold.
             writes = environ["REQUEST_METHOD"] not in ("GET", "HEAD")
             with self._conditional if writes and _CONDITIONS & headers.keys() else nullcontext():
-                answer = self._asked(environ, begin)
+                answer = self._call_moto(environ, begin)
             if note is not None and begun[-1][0].startswith("2"):
                 note()
         except Exception as error:
@@ -104,7 +105,7 @@ class Application:
         start_response(*begun[-1])
         return answer
 
-    def _asked(self, environ: WSGIEnvironment, begin: StartResponse) -> Iterable[bytes]:
+    def _call_moto(self, environ: WSGIEnvironment, begin: StartResponse) -> Iterable[bytes]:
         """moto has a long body in memory more than once: all of it is here before, few at once."""
         length = int(environ.get("CONTENT_LENGTH") or _LARGE)
         if environ["REQUEST_METHOD"] not in ("PUT", "POST") or length < _LARGE:
@@ -157,8 +158,6 @@ class Application:
 
     def _make_again(self, call: KeptCall) -> int:
         """The answer's status. Raises PlatformFailed where moto fails."""
-        from werkzeug.test import EnvironBuilder, run_wsgi_app
-
         credential = f"kept/20260101/{call.region}/{call.service}/aws4_request"
         # A signature's head by which moto finds the service; nobody's key.
         headers = {
@@ -195,19 +194,6 @@ def _with_role(
     return [body]
 
 
-def _headers(environ: WSGIEnvironment) -> dict[str, str]:
-    """By lower-case name."""
-    results = {
-        name[5:].replace("_", "-").lower(): str(value)
-        for name, value in environ.items()
-        if name.startswith("HTTP_")
-    }
-    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-        if environ.get(name):
-            results[name.replace("_", "-").lower()] = str(environ[name])
-    return results
-
-
 def _body(environ: WSGIEnvironment) -> bytes:
     """All of it, which moto can read again."""
     length = environ.get("CONTENT_LENGTH")
@@ -238,27 +224,32 @@ def _failed(
     """asked: the query."""
     match = re.search(r"The (\w+) action", str(error))
     name = operation_of(headers) or (match[1] if match else "this call")
+    moto = f"moto, which plays {service or 's3'} here,"
+    cause = f"{name}: {type(error).__name__}: {error}"
     unread = (ValueError, KeyError, AssertionError, ExpatError)
     if isinstance(error, NotImplementedError) or type(error).__name__ == "OperationNotFoundError":
         message = f"{name} of {service or 's3'} is not carried out by this simulator, nor by moto."
-        answer = make_error(headers, service, 400, "UnknownOperationException", message)
+        refusal = 400, "UnknownOperationException", message
     elif isinstance(error, KeyError) and list(error.args) == query.get("uploadId"):
         # moto looks for an upload where it completes it, and nowhere before.
-        message = "The specified upload does not exist."
-        answer = make_error(headers, service, 404, "NoSuchUpload", message)
+        refusal = 404, "NoSuchUpload", "The specified upload does not exist."
     elif isinstance(error, unread):  # of what the caller wrote
-        message = (
-            f"moto, which plays {service or 's3'} here, cannot read {name}: "
-            f"{type(error).__name__}: {error}"
-        )
-        answer = make_error(headers, service, 400, "InvalidRequest", message)
+        refusal = 400, "InvalidRequest", f"{moto} cannot read {cause}"
     else:
         _logger.warning("moto failed at %s of %s: %r", name, service, error)
-        message = (
-            f"moto, which plays {service or 's3'} here, failed at {name}: "
-            f"{type(error).__name__}: {error}"
-        )
         code = "InternalError" if service in ("s3", None) else "InternalFailure"
-        answer = make_error(headers, service, 500, code, message)
+        refusal = 500, code, f"{moto} failed at {cause}"
+    return _refuse(start, headers, service, *refusal)
+
+
+def _refuse(
+    start: StartResponse,
+    headers: Mapping[str, str],
+    service: str | None,
+    status: int,
+    code: str,
+    message: str,
+) -> Iterable[bytes]:
+    answer = make_error(headers, service, status, code, message)
     start(f"{answer.status} Error", list(answer.headers.items()))
     return [answer.body]
