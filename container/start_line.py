@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from container.machine.hardware import PLAIN, Hardware
 from container.settings.reading import Settings, list_changes
-from container.tritonserver.runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
+from container.tritonserver.features import GRPC_RESTRICTED, HTTP_RESTRICTED
+from container.tritonserver.runtime import TritonRuntime
 
 #: What the line says in words of its own.
 _SAID = {"multi_model", "bind_port", "model_root", "single_model_dir", "backend_python"}
@@ -56,7 +57,7 @@ def _describe_shared_memory(hardware: Hardware, region: int) -> str:
 def describe_open_apis(runtime: TritonRuntime) -> str:
     """What models can reach of this tritonserver, in a sentence; empty where it can be shut."""
     flags = {"HTTP": HTTP_RESTRICTED, "gRPC": GRPC_RESTRICTED}
-    are_open = [protocol for protocol, flag in flags.items() if flag not in runtime.restricts]
+    are_open = [protocol for protocol, flag in flags.items() if flag not in runtime.knows]
     if not are_open:
         return ""
     lacking = " and no ".join(f"--{flags[protocol]}" for protocol in are_open)

@@ -22,14 +22,15 @@ from container.ports import LOOPBACK, Ports
 from container.settings.reading import Settings
 from container.settings.values import pair_flags
 from container.traces_endpoint import find_traces_endpoint
-from container.tritonserver.runtime import (
+from container.tritonserver.features import (
     CLIENT_SHM,
     GRPC_RESTRICTED,
     HISTOGRAMS,
     HTTP_RESTRICTED,
     MAX_INPUT,
-    TritonRuntime,
+    TRACEPARENT,
 )
+from container.tritonserver.runtime import TritonRuntime
 from serve.triton.access import GRPC_KEY, HTTP_HEADER, TritonAccess
 
 # Of the time from SIGTERM to exit, the share that tritonserver may wait for requests in flight.
@@ -218,7 +219,7 @@ def _make_restrictions(
     A flag that is among the additional arguments is left to them. Over HTTP this container never
     sends the secret of model control, so that there those APIs are shut to everybody.
     """
-    left = [flag for flag in runtime.restricts if not _names(settings.additional_args, flag)]
+    left = [flag for flag in runtime.knows if not _names(settings.additional_args, flag)]
     control = ",".join(CONTROL)
     if HTTP_RESTRICTED in left:
         yield f"--{HTTP_RESTRICTED}={control}:{HTTP_HEADER}={access.control}"
@@ -238,7 +239,7 @@ def _make_trace_options(
     Left to the additional arguments if they say a word about tracing. An endpoint with a password
     is not handed to it: the models would see it on its command line.
     """
-    if endpoint is None or not runtime.traces or "@" in endpoint:
+    if endpoint is None or TRACEPARENT not in runtime.knows or "@" in endpoint:
         return
     if not any(argument.startswith("--trace-") for argument in settings.additional_args):
         yield "--trace-config=mode=opentelemetry"

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-import mmap
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +24,13 @@ from container.machine.die_with_parent import die_with_parent
 from container.settings.reading import Settings
 from container.traces_endpoint import find_traces_endpoint
 from container.tritonserver.backends import list_backends
+from container.tritonserver.features import (
+    OWN_REGIONS,
+    PYTHON_BASED,
+    TRACEPARENT,
+    WHEEL_LIBRARIES,
+    find_features,
+)
 from container.tritonserver.stub import (
     STUB,
     check_numpy,
@@ -39,41 +44,12 @@ log = logging.getLogger(__name__)
 
 IMAGE_SERVER = Path("/opt/tritonserver/bin/tritonserver")
 WHEEL_SERVER = Path("pytriton/tritonserver/bin/tritonserver")  # under site-packages
-WHEEL_LIBRARIES = "nvidia_pytriton.libs"
 STAND_INS = Path(__file__).parents[1] / "backends"
 #: A checkout's two: with Merlin in it, and with numpy and torch alone; the first one that is there.
 _CHECKOUT = Path(__file__).parents[2]
 MERLIN_PYTHON = _CHECKOUT / ".venv-merlin/bin/python"
 SMALL_PYTHON = _CHECKOUT / ".venv-models/bin/python"
 QUESTION_TIMEOUT_S = 30.0  # an interpreter's first start from a cold disk
-
-# Words that only a tritonserver with Python-based backends has in its library: the first up to 2.41
-# (core r23.10 to r23.12, src/backend_model.cc), the others since (2.51 has both, 2.36 none).
-PYTHON_BASED = re.compile(
-    rb"requires python backend to operate|PythonBasedBackend|Python backend based backend"
-)
-
-#: In the Python backend's library where each region in /dev/shm has a name of its own (2.45,
-#: python_backend r24.04). Before, the Python backend and each Python-based one count theirs from 0
-#: under the prefix that the config of `python` says, whatever their own says: one model takes
-#: another's region, and tritonserver aborts (tried on 2.39, 2.41, 2.42 and 2.44).
-OWN_REGIONS = re.compile(rb"boost5uuids|GenerateUUID")
-
-#: Flags that shut APIs: over HTTP from 2.40 on (server r23.11, src/command_line_parser.cc), over
-#: gRPC from 2.33 at the latest.
-HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-protocol"
-
-#: The flag that lets callers name regions of shared memory, from 26.04 on.
-CLIENT_SHM = "allow-client-shm"
-#: The flag that says how large a request may be; from 25.06 on, which has a limit of 64 MB.
-MAX_INPUT = "http-max-input-size"
-#: A setting of `--metrics-config`, which tritonserver's library knows from 24.12 on; from 26.01 on
-#: it is about models that are not decoupled, too (core d261b8d).
-HISTOGRAMS = "histogram_latencies"
-
-#: In the program of a tritonserver that reads the header, so that its spans are of its caller's
-#: trace (2.51 does; 2.36 knows the mode and sends nothing).
-TRACEPARENT = re.compile(rb"traceparent")
 
 _QUESTION = """
 import json, sys, sysconfig
@@ -142,10 +118,7 @@ class TritonRuntime:
     `bin_path` goes first on PATH and `library_path` first on LD_LIBRARY_PATH; `server_bin`, our
     own server's virtual environment, leaves PATH. `stand_ins` are the backends that ours play.
     `configured_apart`: those of them that take no config of the Python backend's (_stand_apart).
-    `restricts`: the flags that shut APIs, as far as it has them. `knows`: what else it can be told,
-    of CLIENT_SHM, MAX_INPUT and HISTOGRAMS. `traces`: whether its spans join
-    the trace that a request belongs to; False where nobody asks for traces. `version`: as the image
-    has it, empty where it says none. `python_based`: whether it runs Python-based backends.
+    `knows`: its features. `version`: as the image has it, empty where it says none.
     """
 
     executable: Path
@@ -157,16 +130,14 @@ class TritonRuntime:
     backend_python: BackendPython | None
     stand_ins: tuple[str, ...]
     configured_apart: tuple[str, ...] = ()
-    restricts: frozenset[str] = frozenset()
     knows: frozenset[str] = frozenset()
-    traces: bool = False
     version: str = ""
-    python_based: bool = True
 
     @property
     def backends(self) -> tuple[str, ...]:
         """The names of all that there are; looks into the directory."""
-        return tuple(list_backends(self.backend_directory, python_based=self.python_based))
+        python_based = PYTHON_BASED in self.knows
+        return tuple(list_backends(self.backend_directory, python_based=python_based))
 
 
 def find_runtime(
@@ -180,8 +151,9 @@ def find_runtime(
     root = executable.parent.parent
     from_wheel = (root / "python_backend_stubs").is_dir()
     python = _find_backend_python(settings.backend_python, environment, needed=from_wheel)
-    python_based = supports_python_based_backends(root)
-    stand_ins = _stand_ins(root, python_based)
+    traces = find_traces_endpoint(environment)
+    knows = find_features(executable, () if traces else {TRACEPARENT})
+    stand_ins = _stand_ins(root, PYTHON_BASED in knows)
     overlay = work_dir / "runtime"
     if from_wheel:
         assert python is not None
@@ -189,7 +161,7 @@ def find_runtime(
     else:
         check_stub(root / "backends/python" / STUB, python, environment)
         backends = _make_plain_overlay(overlay, root, stand_ins) if stand_ins else root / "backends"
-    apart = () if _names_regions_apart(root) else stand_ins
+    apart = () if OWN_REGIONS in knows else stand_ins
     for name in stand_ins:
         if name in apart:
             _stand_apart(backends, name)
@@ -206,11 +178,8 @@ def find_runtime(
         backend_python=python,
         stand_ins=stand_ins,
         configured_apart=apart,
-        restricts=find_restricting_flags(executable),
-        knows=_known(executable, root),
-        traces=find_traces_endpoint(environment) is not None and _contains(executable, TRACEPARENT),
+        knows=knows,
         version=read_version(root),
-        python_based=python_based,
     )
 
 
@@ -347,52 +316,6 @@ def _stand_apart(backends: Path, name: str) -> None:
     (backends / name).mkdir()
     (backends / name / "model.py").symlink_to(STAND_INS / name / "model.py")
     (backends / name / f"libtriton_{name}.so").symlink_to("../python/libtriton_python.so")
-
-
-def supports_python_based_backends(root: Path) -> bool:
-    """Whether tritonserver takes `backends/<name>/model.py` for a backend (2.39 and up).
-
-    It tells its version only when it runs, so its library is searched (about 20 ms).
-    """
-    return any(_contains(path, PYTHON_BASED) for path in _list_libraries(root))
-
-
-def _list_libraries(root: Path) -> list[Path]:
-    wheel, image = root.parent.parent / WHEEL_LIBRARIES, root / "lib"
-    return [*wheel.glob("libtritonserver*.so*"), *image.glob("libtritonserver*.so*")]
-
-
-def _names_regions_apart(root: Path) -> bool:
-    library = root / "backends/python/libtriton_python.so"
-    return library.is_file() and _contains(library, OWN_REGIONS)
-
-
-def find_restricting_flags(executable: Path) -> frozenset[str]:
-    """Which flags that shut APIs this tritonserver has.
-
-    Asking it (`--help`) takes 0.1 s; its program holds the names of its flags, and is searched
-    in 10 ms. A program that is a script around tritonserver has none, and gets none.
-    """
-    flags = (HTTP_RESTRICTED, GRPC_RESTRICTED)
-    return frozenset(f for f in flags if _contains(executable, re.compile(f.encode())))
-
-
-def _known(executable: Path, root: Path) -> frozenset[str]:
-    """What else this tritonserver knows, looked up as in find_restricting_flags."""
-    flags, library = [executable], _list_libraries(root)
-    places = {CLIENT_SHM: flags, MAX_INPUT: flags, HISTOGRAMS: library}
-    return frozenset(
-        word
-        for word, paths in places.items()
-        if any(_contains(path, re.compile(word.encode())) for path in paths)
-    )
-
-
-def _contains(path: Path, pattern: re.Pattern[bytes]) -> bool:
-    if path.stat().st_size == 0:  # mmap refuses an empty file
-        return False
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return pattern.search(content) is not None
 
 
 def _make_wheel_overlay(

@@ -326,13 +326,8 @@ class Lifecycle:
         return await to_its_end(work, self._settings.thread_s)
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
-        if self._stopping:  # tritonserver gives everything back when it ends
-            return
-        try:
-            deadline = Deadline(self._settings.unload_timeout_s)
-            await self._hosting.end(await self._hosting.unload(serving_plan, deadline))
-        except ServeError as error:
-            _log.error("a failed load could not be undone: %s", error)
+        if not self._stopping:  # tritonserver gives everything back when it ends
+            await self._hosting.undo("load", serving_plan, self._settings.unload_timeout_s)
 
 
 async def to_its_end(in_thread: Awaitable[_T], wait_s: float) -> _T:

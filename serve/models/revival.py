@@ -18,7 +18,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from ensemble_tools import retract
-from serve.deadline import Deadline, within
+from serve.deadline import within
 from serve.errors import (
     ModelNotLoaded,
     ResourceExhausted,
@@ -233,16 +233,9 @@ class Revival:
         task.add_done_callback(self._tasks.discard)
 
     async def _give_up(self, model: Model) -> None:
-        try:
-            deadline = Deadline(self._unload_timeout_s)
-            await self._hosting.end(
-                await self._hosting.unload(model.serving, deadline, lost=model.lost)
-            )
-        except ServeError as error:
-            _log.error("a failed reload could not be undone: %s", error, extra=_describe(model))
-        await run_in_daemon_thread(
-            lambda: retract(model.serving, self._serving_repository), "retract"
-        )
+        plan = model.serving
+        await self._hosting.undo("reload", plan, self._unload_timeout_s, lost=model.lost)
+        await run_in_daemon_thread(lambda: retract(plan, self._serving_repository), "retract")
         self._registry.forget(model)
 
 

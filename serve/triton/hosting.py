@@ -168,6 +168,15 @@ class Hosting:
         await self.unloading.unload(plan, deadline, lost=lost, with_stubs=names)
         return before | await self._find_ending(plan)  # 2.36 starts a stub for the next request
 
+    async def undo(
+        self, what: str, plan: ServingPlan, timeout_s: float, *, lost: Collection[str] = ()
+    ) -> None:
+        """Unload and end what a failed load has left; where that fails, it is logged."""
+        try:
+            await self.end(await self.unload(plan, Deadline(timeout_s), lost=lost))
+        except ServeError as error:
+            _log_not_undone(what, plan, error)
+
     async def find_unfinalized(self, plan: ServingPlan) -> Processes:
         """The processes of a model that may be killed when it is not asked any more.
 
@@ -221,8 +230,7 @@ class Hosting:
         try:
             await self.unloading.unload(plan, Deadline(timeout_s), lost=lost)
         except ServeError as error:
-            facts = {"model_name": plan.model_name}
-            _log.error("a failed reload could not be undone: %s", error, extra=facts)
+            _log_not_undone("reload", plan, error)
 
     async def _find_ending(self, plan: ServingPlan) -> Processes:
         """The stubs that an unload ends, also those of what was lost under the plan before.
@@ -246,6 +254,11 @@ class Hosting:
 
     def _find_stubs(self, plan: ServingPlan) -> frozenset[Stub]:
         return self._settings.find_stubs(self._serving_repository, plan.triton_names)
+
+
+def _log_not_undone(what: str, plan: ServingPlan, error: ServeError) -> None:
+    facts = {"model_name": plan.model_name}
+    _log.error("a failed %s could not be undone: %s", what, error, extra=facts)
 
 
 def _have_stubs(processes: Processes) -> frozenset[str]:

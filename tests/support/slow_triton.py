@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from container.tritonserver.runtime import (
+from container.tritonserver.features import (
+    GRPC_RESTRICTED,
+    HTTP_RESTRICTED,
     WHEEL_LIBRARIES,
-    find_restricting_flags,
-    find_tritonserver,
+    find_features,
 )
+from container.tritonserver.runtime import find_tritonserver
 
 #: How long a start after the first one takes longer, in seconds.
 SLOWER_S = 1
@@ -33,7 +35,7 @@ def slow_to_start_again(directory: Path, configured: str | None, slower_s: float
             (ours / entry.name).symlink_to(entry)
     started = packages / "started"
     slow = ours / "bin/tritonserver"
-    flags = " ".join(sorted(find_restricting_flags(program)))
+    flags = " ".join(sorted(find_features(program) & {HTTP_RESTRICTED, GRPC_RESTRICTED}))
     slow.write_text(_PROGRAM.format(started=started, slower=slower_s, program=program, flags=flags))
     slow.chmod(0o755)
     return str(slow)

@@ -9,12 +9,8 @@ import pytest
 from container.machine.hardware import Hardware
 from container.settings.reading import read_settings
 from container.start_line import describe_open_apis, describe_start
-from container.tritonserver.runtime import (
-    GRPC_RESTRICTED,
-    HTTP_RESTRICTED,
-    BackendPython,
-    TritonRuntime,
-)
+from container.tritonserver.features import GRPC_RESTRICTED, HTTP_RESTRICTED
+from container.tritonserver.runtime import BackendPython, TritonRuntime
 
 HTTP = f"--{HTTP_RESTRICTED}"
 
@@ -98,7 +94,7 @@ def test_what_models_can_reach(
     """A tritonserver before 2.40 cannot shut its HTTP, and the log says so with the remedy."""
     runtime = TritonRuntime(
         *(Path("/opt/t/bin/tritonserver"), tmp_path, None, None, None, None, None, ()),
-        restricts=frozenset(restricts),
+        knows=frozenset(restricts),
         version=version,
     )
     sentence = describe_open_apis(runtime)

@@ -17,15 +17,15 @@ from container.tritonserver.command import (
     exit_timeout_s,
     name_shm_prefix,
 )
-from container.tritonserver.runtime import (
+from container.tritonserver.features import (
     CLIENT_SHM,
     GRPC_RESTRICTED,
     HISTOGRAMS,
     HTTP_RESTRICTED,
     MAX_INPUT,
-    BackendPython,
-    TritonRuntime,
+    TRACEPARENT,
 )
+from container.tritonserver.runtime import BackendPython, TritonRuntime
 from serve.triton.access import TritonAccess
 
 RUNTIME = TritonRuntime(
@@ -52,9 +52,10 @@ def build(
     cuda_compat: Path | None = None,
     runtime: TritonRuntime = RUNTIME,
 ) -> TritonCommand:
+    knows = {*runtime.knows, *restricts, *([TRACEPARENT] if traces else [])}
     return build_command(
         read_settings(environment or {}),
-        replace(runtime, restricts=frozenset(restricts), traces=traces),
+        replace(runtime, knows=frozenset(knows)),
         ports,
         Path("/w/repository"),
         inherited or {},

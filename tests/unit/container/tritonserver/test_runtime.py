@@ -12,14 +12,21 @@ import pytest
 
 from container.errors import RuntimeNotFound, RuntimeUnusable
 from container.settings.reading import read_settings
+from container.tritonserver.features import (
+    CLIENT_SHM,
+    GRPC_RESTRICTED,
+    HISTOGRAMS,
+    HTTP_RESTRICTED,
+    MAX_INPUT,
+    PYTHON_BASED,
+    find_features,
+)
 from container.tritonserver.runtime import (
     STAND_INS,
     ask_interpreter,
     check_stub,
-    find_restricting_flags,
     find_runtime,
     find_tritonserver,
-    supports_python_based_backends,
 )
 from tests.unit.container.conftest import WHEEL_2_36
 
@@ -78,10 +85,11 @@ def snapshot(root: Path) -> list[str]:
 def test_flags_that_shut_apis(tmp_path: Path) -> None:
     """They are read off the program: 2.36 has the one for gRPC alone, a script has none."""
     ours = find_tritonserver(None, {"PATH": ""})
-    assert find_restricting_flags(ours) == {"http-restricted-api", "grpc-restricted-protocol"}
-    assert find_restricting_flags(WHEEL_2_36) == {"grpc-restricted-protocol"}
-    assert not find_restricting_flags(executable(tmp_path / "script"))
-    assert not find_restricting_flags(executable(tmp_path / "empty", ""))
+    flags = {HTTP_RESTRICTED, GRPC_RESTRICTED}
+    assert find_features(ours) & flags == flags
+    assert find_features(WHEEL_2_36) & flags == {GRPC_RESTRICTED}
+    assert not find_features(executable(tmp_path / "script"))
+    assert not find_features(executable(tmp_path / "empty", ""))
 
 
 def test_what_a_tritonserver_knows(tmp_path: Path) -> None:
@@ -90,10 +98,10 @@ def test_what_a_tritonserver_knows(tmp_path: Path) -> None:
     program = image(tmp_path / "newer", "python", *OUR_BACKENDS, library=library)
     executable(program, "--allow-client-shm <boolean> --http-max-input-size <integer>")
     older = image(tmp_path / "older", "python", *OUR_BACKENDS)
-    known = {"allow-client-shm", "http-max-input-size", "histogram_latencies"}
+    known = {CLIENT_SHM, MAX_INPUT, HISTOGRAMS}
     for place, expected in ((program, known), (older, set())):
         settings = read_settings({"SERVE_TRITON_SERVER": str(place)})
-        assert find_runtime(settings, tmp_path / "w", {}).knows == expected
+        assert find_runtime(settings, tmp_path / "w", {}).knows & known == expected
 
 
 def test_the_configured_one_comes_first_and_alone(tmp_path: Path) -> None:
@@ -330,5 +338,5 @@ def test_an_interpreter_that_does_not_answer_is_refused(tmp_path: Path, script: 
 def test_only_newer_tritonservers_support_python_based_backends() -> None:
     """2.51 does, 2.36 does not: told from the library, since there is no --version."""
     newest = find_tritonserver(None, {"PATH": ""})
-    assert supports_python_based_backends(newest.parent.parent)
-    assert not supports_python_based_backends(WHEEL_2_36.parent.parent)
+    assert PYTHON_BASED in find_features(newest)
+    assert PYTHON_BASED not in find_features(WHEEL_2_36)
