@@ -10,6 +10,7 @@ the top is there, and on a machine that sets limits by slices each of them count
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from collections.abc import Callable, Iterator, Mapping
@@ -90,7 +91,7 @@ def _read_known(read: Callable[..., int | None], *arguments: object) -> int | No
 def read_available_memory(kernel: Kernel = Kernel()) -> int:  # frozen
     """Bytes that a new process could use: the least of the machine's and the groups' limits."""
     limits: list[int | None] = [_read_machine(kernel.proc / "meminfo")]
-    for v2, group in _find_groups(kernel, "memory"):
+    for v2, group in find_groups(kernel, "memory"):
         names = _V2 if v2 else _V1
         limits.append(_read_known(_read_group_headroom, group, names))
     return min(limit for limit in limits if limit is not None)
@@ -150,7 +151,7 @@ def _read_shared_memory(kernel: Kernel) -> int | None:
 
 def _count_free_tasks(kernel: Kernel) -> int | None:
     limits = [_read_known(_count_machine_tasks, kernel), _read_known(_count_user_tasks, kernel)]
-    limits += [_read_known(_count_group_tasks, group) for _, group in _find_groups(kernel, "pids")]
+    limits += [_read_known(_count_group_tasks, group) for _, group in find_groups(kernel, "pids")]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -195,12 +196,19 @@ def _count_free_descriptors(kernel: Kernel, process: str) -> int | None:
 # -- the kernel's files
 
 
-def _find_groups(kernel: Kernel, controller: str) -> Iterator[tuple[bool, Path]]:
+def find_groups(kernel: Kernel, controller: str) -> Iterator[tuple[bool, Path]]:
     """(whether of version 2, directory) of our control groups, ours first."""
     for v2, mount, path in _find_mounts(kernel, controller):
         parts = [part for part in path.split("/") if part not in ("", "..")][:_MAX_GROUPS]
         for depth in range(len(parts), -1, -1):
             yield v2, mount.joinpath(*parts[:depth])
+
+
+def read_memory_limits(kernel: Kernel) -> Iterator[int]:
+    """Bytes that our control groups may have, of those that have a limit."""
+    for v2, group in find_groups(kernel, "memory"):
+        with contextlib.suppress(OSError, ValueError):  # `max`, which is no number
+            yield int((group / (_V2 if v2 else _V1).limit).read_text())
 
 
 def _find_mounts(kernel: Kernel, controller: str) -> Iterator[tuple[bool, Path, str]]:

@@ -12,12 +12,12 @@ seen are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")
-_OWN = Path("/proc/self/cgroup")
+from serve.resources.free import Kernel, find_groups
+
+_MEMORY = ("memory.events", "memory.oom_control")
 
 
 @dataclass(frozen=True)
@@ -40,39 +40,21 @@ class Denials:
         return None
 
 
-def denials(cgroup: Path = _CGROUP, own: Path = _OWN) -> Denials:
-    """What was denied so far; 0 for what this machine does not count. Blocking, well below 1 ms."""
-    groups = list(_groups(cgroup, own))
+def denials(kernel: Kernel | None = None) -> Denials:
+    """What was denied so far; 0 for what this machine does not count. Blocking, below 1 ms."""
+    kernel = kernel or Kernel()
+    memory = [group for _, group in find_groups(kernel, "memory")]
     return Denials(
-        sum(_counted(group / name, "oom_kill") for group in groups for name in _MEMORY),
-        sum(_counted(group / "pids.events", "max") for group in groups),
+        sum(_count(group / name, "oom_kill") for group in memory for name in _MEMORY),
+        sum(_count(group / "pids.events", "max") for _, group in find_groups(kernel, "pids")),
     )
 
 
-_MEMORY = ("memory.events", "memory.oom_control")
-#: Those of v1 have a mount each; the one of v2 has no name and is the mount itself.
-_CONTROLLERS = {"memory", "pids", ""}
-
-
-def _groups(cgroup: Path, own: Path) -> Iterator[Path]:
-    """Our groups and those above them, of either version; what is not mounted has no files."""
-    for line in _lines(own):  # "4:memory:/a/b" (v1), "0::/a/b" (v2)
-        controllers, _, path = line.partition(":")[2].partition(":")
-        for controller in _CONTROLLERS & set(controllers.split(",")):
-            group = cgroup / controller
-            yield group
-            for part in Path(path.lstrip("/")).parts:
-                group /= part
-                yield group
-
-
-def _counted(file: Path, word: str) -> int:
-    rows = (line.split() for line in _lines(file))
-    return sum(int(row[1]) for row in rows if len(row) == 2 and row[0] == word and row[1].isdigit())
-
-
-def _lines(file: Path) -> list[str]:
+def _count(file: Path, event: str) -> int:
     try:
-        return file.read_text(errors="replace").splitlines()
+        rows = [line.split() for line in file.read_text(errors="replace").splitlines()]
     except OSError:
-        return []
+        return 0
+    return sum(
+        int(row[1]) for row in rows if len(row) == 2 and row[0] == event and row[1].isdigit()
+    )

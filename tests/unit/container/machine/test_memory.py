@@ -8,6 +8,7 @@ import pytest
 
 from container.machine.memory import read_machine_limits
 from ensemble_tools import Limits
+from serve.resources.free import Kernel
 
 
 @pytest.mark.parametrize(
@@ -25,4 +26,6 @@ def test_memory(name: str, text: str, expected: int | None, tmp_path: Path) -> N
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(text)
     machine = Limits().memory_bytes
-    assert read_machine_limits(tmp_path).memory_bytes == min(machine, expected or machine)
+    assert read_machine_limits(Kernel(tmp_path, tmp_path)).memory_bytes == min(
+        machine, expected or machine
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from serve.resources.free import Kernel
 from serve.resources.shortages import Denials, denials
 
 V1 = "5:memory:/group/inner\n4:pids:/group\n3:cpu,cpuacct:/elsewhere\n0::/\n"
@@ -19,7 +20,13 @@ def write(file: Path, text: str) -> None:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    return tmp_path / "own"
+    """What the kernel says of our own groups."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    return tmp_path / "proc/self/cgroup"
+
+
+def denied(root: Path) -> Denials:
+    return denials(Kernel(proc=root / "proc", cgroup=root))
 
 
 def test_version_1(tmp_path: Path, own: Path) -> None:
@@ -29,7 +36,7 @@ def test_version_1(tmp_path: Path, own: Path) -> None:
     write(tmp_path / "memory/group/inner/memory.oom_control", "under_oom 0\noom_kill 3\n")
     write(tmp_path / "pids/group/pids.events", "max 7\n")
     write(tmp_path / "cpu/elsewhere/pids.events", "max 100\n")
-    assert denials(tmp_path, own) == Denials(4, 7)
+    assert denied(tmp_path) == Denials(4, 7)
 
 
 def test_version_2(tmp_path: Path, own: Path) -> None:
@@ -37,22 +44,22 @@ def test_version_2(tmp_path: Path, own: Path) -> None:
     own.write_text(V2)
     write(tmp_path / "group/memory.events", "low 9\nmax 9\noom 9\noom_kill 2\noom_group_kill 9\n")
     write(tmp_path / "group/pids.events", "max 5\n")
-    assert denials(tmp_path, own) == Denials(2, 5)
+    assert denied(tmp_path) == Denials(2, 5)
 
 
 def test_a_container_that_sees_its_group_as_the_root(tmp_path: Path, own: Path) -> None:
     """Its path may be the host's, which is not there."""
     own.write_text("0::/docker/0123\n")
     write(tmp_path / "memory.events", "oom_kill 2\n")
-    assert denials(tmp_path, own) == Denials(2, 0)
+    assert denied(tmp_path) == Denials(2, 0)
 
 
 def test_where_nothing_is_counted(tmp_path: Path, own: Path) -> None:
     """No files, or files that say something else: no denials, and no error."""
-    assert denials(tmp_path, own) == Denials(0, 0)
+    assert denied(tmp_path) == Denials(0, 0)
     own.write_text(V2 + "nonsense\n")
     write(tmp_path / "group/pids.events", "max\nmax many\nmax 1 2\n")
-    assert denials(tmp_path, own) == Denials(0, 0)
+    assert denied(tmp_path) == Denials(0, 0)
 
 
 def test_of_this_machine() -> None:
