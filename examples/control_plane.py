@@ -19,7 +19,8 @@ from pathlib import Path
 import boto3
 
 from examples.story import run, step
-from merlin_simulator.replay.local_endpoint import find_free_port, start_endpoint
+from merlin_simulator.addresses import find_free_port
+from merlin_simulator.replay.local_endpoint import start_endpoint
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/sagemaker"

@@ -28,7 +28,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ensemble_tools.__main__ import main as tools
-from merlin_simulator.replay.local_endpoint import find_free_port, start_endpoint
+from merlin_simulator.addresses import find_free_port
+from merlin_simulator.replay.local_endpoint import start_endpoint
 
 ROOT = Path(__file__).parents[1]
 #: The environment that the container gives to models: what they are compared with runs there, too.

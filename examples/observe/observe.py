@@ -31,7 +31,7 @@ from examples.observe.prometheus import (
     write_files,
 )
 from examples.observe.relay import COUNTER, Pages, relaying
-from merlin_simulator.replay.local_endpoint import find_free_port
+from merlin_simulator.addresses import find_free_port
 
 #: For Prometheus to find the containers, or to ask them once more.
 _SCRAPED_S = 60.0

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from merlin_simulator.replay.local_endpoint import find_free_port
+from merlin_simulator.addresses import find_free_port
 
 FOLDER = Path(__file__).parent
 #: Where the file says that the endpoint answers.

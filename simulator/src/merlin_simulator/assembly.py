@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shlex
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from merlin_simulator.addresses import find_free_port
 from merlin_simulator.app import Runner
 from merlin_simulator.archives.model_disk import ModelDisk
 from merlin_simulator.archives.stores import ArchiveStore
@@ -117,7 +117,7 @@ class Parts:
 
     def process(self, name: str, given_up: Callable[[], bool]) -> SupervisedInstance:
         """A container that is a process of this machine. given_up: whether nobody wants it."""
-        spec, port = self.spec, _free_port()
+        spec, port = self.spec, find_free_port()
         root = spec.work_dir / name / "models"
         disk = ModelDisk(root)
         instance = self._instance(name, f"http://127.0.0.1:{port}", disk)
@@ -194,8 +194,3 @@ def _command(template: str | None, port: int, root: Path) -> Sequence[str]:
         return OUR_CONTAINER
     command = shlex.split(template)
     return [word.replace("{port}", str(port)).replace("{models}", str(root)) for word in command]
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])

@@ -39,19 +39,17 @@ class EndpointNotFound(SimulatorError):
 class ArchiveUnavailable(SimulatorError):
     """The archive cannot be had: it does not exist, or may not be read."""
 
+    failed_step = "download"
+
     def __init__(self, bucket: str, key: str, reason: str) -> None:
-        super().__init__(f"Failed to download model data (bucket: {bucket}, key: {key}). {reason}")
-        self.bucket, self.key = bucket, key
+        place = f"(bucket: {bucket}, key: {key})"
+        super().__init__(f"Failed to {self.failed_step} model data {place}. {reason}")
 
 
 class ArchiveUnusable(ArchiveUnavailable):
     """What lies there is no archive that may be extracted."""
 
-    def __init__(self, bucket: str, key: str, reason: str) -> None:
-        SimulatorError.__init__(
-            self, f"Failed to extract model data (bucket: {bucket}, key: {key}). {reason}"
-        )
-        self.bucket, self.key = bucket, key
+    failed_step = "extract"
 
 
 class ImageUnavailable(SimulatorError):

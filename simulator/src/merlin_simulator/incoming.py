@@ -16,6 +16,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from merlin_simulator.addresses import ANY_ADDRESS
+
 #: Of HTTP, those that are spoken.
 _VERSIONS = ("1.1", "1.0")
 #: A request's line and headers, in bytes: one who sends no end of them is not listened to.
@@ -115,7 +117,6 @@ _AWS = re.compile(
 #: Of names that lead here wherever they are asked, and of private networks (host.docker.internal):
 #: nobody can register them.
 _NOBODYS = ("localhost", "internal")
-_ANY_ADDRESS = ("0.0.0.0", "::", "")
 #: Of browsers: the page is ours; or there is none, since a person typed the address.
 _OWN_SITES = (None, "same-origin", "none")
 _DEFAULT_PORT = re.compile(r":(?:80|443)?$")
@@ -126,8 +127,8 @@ class Hosts:
 
     def __init__(self, host: str, *urls: str | None) -> None:
         hostnames = [urlsplit(url).hostname or "" for url in urls if url]
-        self._names = {name.lower() for name in (host, *hostnames) if name not in _ANY_ADDRESS}
-        self._any_address = host in _ANY_ADDRESS
+        self._names = {name.lower() for name in (host, *hostnames) if name not in ANY_ADDRESS}
+        self._any_address = host in ANY_ADDRESS
         if self._any_address:
             self._names.add(socket.gethostname().lower())
 

@@ -236,14 +236,21 @@ def test_an_archive_larger_than_the_disk_is_refused_and_harms_nobody(
 
 
 def test_without_the_cache_a_model_leaves_after_its_answer(models: Path, tmp_path: Path) -> None:
-    """ModelCacheSetting=Disabled: unloaded and deleted; the next invocation is cold again."""
+    """ModelCacheSetting=Disabled: unloaded and deleted; the next invocation is cold again.
+
+    Also where the container does not know it any more: 404 to the unload.
+    """
     fake_model(models, "a")
+    fake_model(models, "unknown", unload_status=404)
     with simulator(models, tmp_path / "log", "--cache", "Disabled") as played:
         for _ in range(2):
             assert _answer(played.invoke("a")) == "a"
             until(lambda: played.states() == {}, "it has left")
-        assert [event["cold"] for event in played.kinds("invoked")] == [True, True]
-        assert [event["reason"] for event in played.kinds("unloaded")] == ["not cached"] * 2
+        assert _answer(played.invoke("unknown")) == "unknown"
+        until(lambda: played.states() == {}, "it has left, too")
+        assert played.kinds("unload_failed") == []
+        assert [event["cold"] for event in played.kinds("invoked")] == [True] * 3
+        assert [event["reason"] for event in played.kinds("unloaded")] == ["not cached"] * 3
 
 
 # -- load
@@ -435,6 +442,14 @@ def test_a_model_that_does_not_load_brings_the_containers_message(
     assert refused.json()["ErrorCode"] == "CLIENT_ERROR_FROM_MODEL"
     assert "it says so" in refused.json()["OriginalMessage"]
     assert _answer(shared.invoke("after-bad")) == "after-bad"
+
+
+def test_a_model_that_the_container_has_already_is_loaded(shared: Simulator, shop: Path) -> None:
+    """409: the answer to an earlier load was lost."""
+    fake_model(shop, "there", load_status=409)
+    shared.invoke("there")
+    assert shared.kinds("load_failed") == []
+    assert {event["target_model"] for event in shared.kinds("loaded")} == {"there"}
 
 
 def test_an_invocation_that_takes_too_long_has_status_0(models: Path, tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from merlin_simulator.addresses import find_free_port
 from merlin_simulator.commands import replay as command
 from merlin_simulator.replay.asking import Runtime
 from merlin_simulator.replay.copies import make_names
 from merlin_simulator.replay.local_endpoint import (
     Scratch,
-    find_free_port,
     make_up_command,
     start_endpoint,
 )

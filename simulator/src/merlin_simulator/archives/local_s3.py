@@ -16,15 +16,15 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from merlin_simulator.addresses import make_url
 from merlin_simulator.archives.stores import FolderArchives
 from merlin_simulator.errors import PlatformFailed
 from merlin_simulator.incoming import Hosts, make_same_origin
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
     from werkzeug.serving import BaseWSGIServer
 
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _BACKLOG = 128
 #: How often the server looks whether it shall stop, seconds.
 _POLL_S = 0.05
@@ -45,7 +45,7 @@ def run_moto(
     thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True)
     thread.start()
     try:
-        yield _url(host, server.port)
+        yield make_url(host, server.port)
     finally:
         server.shutdown()
         thread.join()
@@ -93,14 +93,6 @@ def _server(app: WSGIApplication, listening: socket.socket) -> BaseWSGIServer:
     host, port = listening.getsockname()[:2]
     return make_server(host, port, app, True, request_handler=quiet, fd=listening.fileno())
 
-
-def _url(host: str, port: int) -> str:
-    reached = _ANY_ADDRESS.get(host, host)
-    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
-
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 #: 200 once the server is filled, 503 before. No bucket has this path: names have 3 characters.
 READY_PATH = "/-/ready"

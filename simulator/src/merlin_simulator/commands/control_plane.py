@@ -14,11 +14,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from merlin_simulator.addresses import make_url
 from merlin_simulator.archives.local_s3 import make_local_client
 from merlin_simulator.archives.stores import ArchiveStore
 from merlin_simulator.assembly import EndpointSpec, Parts
 from merlin_simulator.commands.options import DOCKER, HERE, read_rules
-from merlin_simulator.commands.serving import Failures, listen, make_url, serve_app
+from merlin_simulator.commands.serving import Failures, listen, serve_app
 from merlin_simulator.control.apis import read_service_model
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.moto import running

@@ -13,11 +13,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+from merlin_simulator.addresses import make_url
 from merlin_simulator.app import Runner, build_app
 from merlin_simulator.archives.stores import SUFFIX, ArchiveStore, open_archives
 from merlin_simulator.assembly import EndpointSpec, assemble
 from merlin_simulator.commands.options import read_rules
-from merlin_simulator.commands.serving import Failures, listen, make_url, serve_app
+from merlin_simulator.commands.serving import Failures, listen, serve_app
 from merlin_simulator.errors import PlatformFailed, SimulatorError
 from merlin_simulator.hosting import Endpoint
 from merlin_simulator.incoming import Hosts

@@ -121,9 +121,3 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(
             f"port {port} of {host} cannot be listened at ({why}): choose another {other}"
         ) from error
-
-
-def make_url(host: str, port: int) -> str:
-    """What callers on this machine say for an address that is listened at."""
-    host = {"0.0.0.0": "localhost", "": "localhost", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -307,39 +307,6 @@ def decide_after_full_disk(turn: FullDisk) -> Literal[Step.WAIT, Step.RETRY, Ste
     return Step.RETRY
 
 
-class Ended(Enum):
-    """How a load that the container did not answer with success has ended."""
-
-    LOADED = "it is loaded all the same"
-    LACKS_MEMORY = "another model must leave the memory first"
-    FAILED = "it is not loaded"
-
-
-def judge_load(status: int) -> Ended:
-    """By the container's status, 0: it did not answer.
-
-    1. The container has the model already: the answer to an earlier load was lost.
-    2. The container has no memory for it.
-    3. All else.
-    """
-    # 1.
-    if status == ALREADY_LOADED:
-        return Ended.LOADED
-    # 2.
-    if status == LACKS_MEMORY:
-        return Ended.LACKS_MEMORY
-    # 3.
-    return Ended.FAILED
-
-
-def is_unloaded(status: int) -> bool:
-    """Whether a model that was not unloaded with success is gone: the container knows it no more.
-
-    Otherwise it is still loaded, as far as anybody knows.
-    """
-    return status == NOT_FOUND
-
-
 class AfterUse(Enum):
     """What becomes of a model that nobody wants any more, and nobody brings or removes."""
 

@@ -25,19 +25,19 @@ from merlin_simulator.archives.stores import ArchiveStore
 from merlin_simulator.errors import ContainerFailed, PlatformFailed
 from merlin_simulator.instance.container_client import ContainerClient, InstanceGone
 from merlin_simulator.instance.decisions import (
+    ALREADY_LOADED,
+    LACKS_MEMORY,
+    NOT_FOUND,
     AfterUse,
     Course,
     Delete,
     DiskTurn,
-    Ended,
     FullDisk,
     Stage,
     Step,
     decide_after_full_disk,
     decide_after_use,
     decide_disk,
-    is_unloaded,
-    judge_load,
 )
 from merlin_simulator.instance.memory import WISH_S, Evictor, LoadedMemory, Resident, Residents
 from merlin_simulator.rules import Rules
@@ -193,7 +193,7 @@ class Holdings:
         try:
             await self._load(resident)
         except ContainerFailed as error:
-            if judge_load(error.status) is not Ended.LACKS_MEMORY:
+            if error.status != LACKS_MEMORY:
                 raise
             await self._load_after_evicting(resident, error, since)
 
@@ -211,7 +211,7 @@ class Holdings:
                 try:
                     return await self._load(resident)
                 except ContainerFailed as again:
-                    if judge_load(again.status) is not Ended.LACKS_MEMORY:
+                    if again.status != LACKS_MEMORY:
                         raise
                     error = again
         raise error
@@ -237,7 +237,8 @@ class Holdings:
             url = self._disk.url(resident.model_name)
             await self._client.load(resident.model_name, url, target)
         except (ContainerFailed, InstanceGone) as error:
-            if judge_load(find_status(error)) is not Ended.LOADED:
+            # It has the model already where the answer to an earlier load was lost.
+            if find_status(error) != ALREADY_LOADED:
                 seconds = time.monotonic() - start
                 self._tell_failure("load_failed", resident, error, seconds=seconds)
                 raise
@@ -317,7 +318,7 @@ class Holdings:
         try:
             await self._client.unload(resident.model_name, target)
         except (ContainerFailed, InstanceGone) as error:
-            if not is_unloaded(find_status(error)):
+            if find_status(error) != NOT_FOUND:
                 # Still loaded, as far as anybody knows; the next one in line is tried before it.
                 resident.state, resident.last_used = ModelState.LOADED, time.time()
                 self._tell_failure("unload_failed", resident, error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,12 +104,6 @@ def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 def _die_with_parent(command: Sequence[str]) -> list[str]:
     """The command, ended by the kernel when this process is killed, if setpriv is there."""
     return [*([str(_SETPRIV), "--pdeathsig", "TERM"] if _SETPRIV.exists() else []), *command]
-
-
-def find_free_port() -> int:
-    """A port of this machine that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _finding_us(environment: Mapping[str, str]) -> dict[str, str]:

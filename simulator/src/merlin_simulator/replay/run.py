@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from merlin_simulator.addresses import find_free_port
 from merlin_simulator.interrupts import INTERRUPTED, hold_signals, leaving_at_once
 from merlin_simulator.measuring.quantities import format_seconds, format_share
 from merlin_simulator.replay.asking import Asking, Runtime
@@ -30,7 +31,6 @@ from merlin_simulator.replay.live_line import show
 from merlin_simulator.replay.load import Load, Recording, plan, zipf_shares
 from merlin_simulator.replay.local_endpoint import (
     Scratch,
-    find_free_port,
     make_up_command,
     start_endpoint,
 )

@@ -10,7 +10,6 @@ from merlin_simulator.instance.decisions import (
     AfterUse,
     Delete,
     DiskTurn,
-    Ended,
     EvictionTurn,
     FullDisk,
     HeldModel,
@@ -25,8 +24,6 @@ from merlin_simulator.instance.decisions import (
     decide_eviction,
     decide_memory,
     find_added_memory,
-    is_unloaded,
-    judge_load,
 )
 from merlin_simulator.rules import CacheSetting
 from merlin_simulator.watch.state import ModelState
@@ -210,27 +207,6 @@ def test_an_archive_that_found_no_place_waits_for_the_others() -> None:
 def test_an_archive_that_will_find_no_place_is_refused(turn: FullDisk) -> None:
     """Larger than the disk, alone on it, or waiting for too long."""
     assert decide_after_full_disk(turn) is Step.GIVE_UP
-
-
-@pytest.mark.parametrize(
-    ("status", "ended"),
-    [
-        (409, Ended.LOADED),
-        (507, Ended.LACKS_MEMORY),
-        (400, Ended.FAILED),
-        (500, Ended.FAILED),
-        (0, Ended.FAILED),
-    ],
-)
-def test_a_load_fails_or_is_done_already_or_lacks_memory(status: int, ended: Ended) -> None:
-    """By the contract's statuses; 0: no answer."""
-    assert judge_load(status) is ended
-
-
-@pytest.mark.parametrize(("status", "gone"), [(404, True), (500, False), (0, False)])
-def test_a_model_that_the_container_does_not_know_is_unloaded(status: int, gone: bool) -> None:
-    """Any other failure leaves it loaded, as far as anybody knows."""
-    assert is_unloaded(status) is gone
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from merlin_simulator.replay.asking import NamedAsking, Runtime
 from merlin_simulator.replay.copies import make_names
-from merlin_simulator.replay.live_line import Standing, format_standing, read_standing
+from merlin_simulator.replay.live_line import format_line
 from merlin_simulator.replay.load import UNFINISHED, WRONG_ANSWER, Arrival, Load
 from merlin_simulator.replay.observing import Observer, wait_until_in_service
 from merlin_simulator.replay.settings import EndpointTrouble
@@ -189,13 +189,15 @@ async def test_the_observer_hears_every_event_once() -> None:
         await run(load, at_once(8, models=2))
         ids = [str(sample.request_id) for sample in load.samples]
         assert await observer.heard_of(ids, WAIT_S)
-        words = format_standing(read_standing(load, observer, 8.0))
+        line = format_line(load, observer, 8.0)
     sequences = [event["sequence"] for event in observer.events]
     assert sequences == list(range(2, endpoint.log.last + 1))
     assert observer.missed == 0
     assert observer.asked == 8
     assert observer.looks[-1].state["instances"][0]["memory_used"] == 2 * EACH
-    assert "8 sent" in words
+    assert re.search(
+        r" · 8 sent .* · hits \S+ % · p50 .* · 0 failed · \d loaded, \d+ MiB$", line
+    ), line
 
 
 async def test_what_is_never_told_is_not_waited_for() -> None:
@@ -262,14 +264,20 @@ async def test_without_a_state_nothing_begins() -> None:
             await observer.close()
 
 
-def test_when_all_is_sent_the_line_says_what_is_awaited() -> None:
+async def test_when_all_is_sent_the_line_says_what_is_awaited() -> None:
     """Seconds of the duration while requests are sent; then how many answers are missing."""
-    sending = Standing(12.0, 30.0, 120, 3, 0.5, 0.01, 0, 0, 4, None)
-    assert format_standing(sending).startswith("12/30 s · 120 sent (10/s, 3 waiting) · hits 50 %")
-    late = replace(sending, elapsed=60.0, sent=300)
-    assert format_standing(late).startswith("300 sent · waiting for 3 answers · hits 50 %")
-    last = replace(late, in_flight=1)
-    assert "waiting for 1 answer ·" in format_standing(last)
+    endpoint = FakeEndpoint(stalls_at=frozenset({0}), stall_s=60.0)
+    async with serving(endpoint) as url, observing(url) as observer, load_on(url, 3, 0.0) as load:
+        stop = asyncio.Event()
+        running = asyncio.create_task(load.run(at_once(4), stop))
+        while len(load.samples) < 2:  # noqa: ASYNC110 # samples are a plain list
+            await asyncio.sleep(0.01)
+        sending, waiting = (format_line(load, observer, duration) for duration in (1e6, 0.0))
+        stop.set()
+        await asyncio.wait_for(running, WAIT_S)
+    assert re.match(r"\d+/1e\+06 s · 3 sent \(\d+/s, 1 waiting\) · hits ", sending)
+    assert waiting.startswith("3 sent · waiting for 1 answer · hits ")
+    assert " · 0 failed, 1 not sent · " in waiting
 
 
 def _ended(number: int) -> dict[str, Any]:
