@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -44,6 +44,8 @@ MAX_TEXT = 4096
 
 _NODE, _SELECTOR = "merlin.dag.node.Node", "merlin.dag.selector.ColumnSelector"
 _SUBGRAPH = "merlin.dag.ops.subgraph.Subgraph"
+#: A function that is named, and not pickled; its state says where it is.
+FUNCTION = "(named).function"
 _BUCKETIZE = "nvtabular.ops.bucketize"
 #: ListSlice's end where none was given.
 _OPEN_END = 2**63 - 1
@@ -63,13 +65,8 @@ _WORDS = {
     list: "a list",
     type(None): "null",
 }
-#: Parameters that are functions.
-_FUNCTIONS = ("f", "loop_until")
 _NUMBER = (int, float)
 _NONE = type(None)
-_SCALAR = (str, int, float, bool, _NONE)
-#: What operators ask for its truth alone.
-_FLAG = (bool, int, _NONE)
 _REQUIRED = object()
 
 
@@ -92,40 +89,6 @@ def read_graph_json(path: Path) -> Inert | None:
     workflow = _make("nvtabular.workflow.workflow.Workflow")
     workflow.state["graph"] = _read_graph(graph, path.parent, path.parent, 0)
     return workflow
-
-
-@dataclass(frozen=True)
-class NamedFunction:
-    """A function as a workflow names it; operator: the class of the one that calls it."""
-
-    operator: str
-    module: str
-    qualname: str
-
-
-def read_functions(path: Path) -> Iterator[NamedFunction]:
-    """The functions that its operators call; none where there is no such file.
-
-    Raises NotAWorkflow, and as read_bounded does.
-    """
-    data = read_bounded(path, MAX_BYTES)
-    if data is not None:
-        yield from _find_functions(_Fields(_parse(data), "the file"), 0)
-
-
-def _find_functions(graph: _Fields, depth: int) -> Iterator[NamedFunction]:
-    if depth > MAX_DEPTH:
-        raise NotAWorkflow(f"it has more than {MAX_DEPTH} Subgraphs within each other")
-    for record in graph.each("nodes", "node at place"):
-        operator = record.field("op_class", str).rpartition(".")[2]
-        params = record.inner("op_params")
-        for name in _FUNCTIONS:
-            if function := _function(params, name):
-                yield NamedFunction(
-                    operator, function.state["__module__"], function.state["__qualname__"]
-                )
-        if params.field("inner_graph", dict, default=None) is not None:
-            yield from _find_functions(params.inner("inner_graph"), depth + 1)
 
 
 # -- the text
@@ -392,37 +355,66 @@ def _dtype(column: _Fields) -> Inert | None:
     return _make("merlin.dtypes.base.DType", name=name, shape=shape)
 
 
-# -- what operators share
+# -- what operators have when they are loaded, by the names of their attributes
+
+#: An operator as it is saved, and an attribute's name -> its value.
+_Reader = Callable[[_Saved, str], Any]
 
 
-def _type_name(fields: _Fields, name: str) -> str | None:
+def _form(**attributes: _Reader) -> Callable[[_Saved], dict[str, Any]]:
+    """What reads all attributes of an operator."""
+    return lambda saved: {name: read(saved, name) for name, read in attributes.items()}
+
+
+def _field(*types: type, default: Any = _REQUIRED) -> _Reader:
+    return lambda saved, name: saved.params.field(name, *types, default=default)
+
+
+#: What operators ask for its truth alone.
+_FLAG = _field(bool, int, _NONE, default=False)
+_SCALAR = (str, int, float, bool, _NONE)
+
+
+def _floats(saved: _Saved, name: str) -> dict[str, float]:
+    return saved.state.floats(name)
+
+
+def _type_name(saved: _Saved, name: str) -> str | None:
     """A numpy type by its name, as far as it is one that operators make.
 
     NVTabular writes `<class 'numpy.float32'>` for a class of numpy's, and cannot read that again.
     """
-    if fields.field(name, dict, _NONE, default=None) is None:
+    if saved.params.field(name, dict, _NONE, default=None) is None:
         return None
-    text: str = fields.inner(name).field("name", str)
+    text: str = saved.params.inner(name).field("name", str)
     if coded := _CODED.fullmatch(text):
         return f"{_FAMILIES[coded[1]]}{8 * int(coded[2])}"
     named = _CLASS.fullmatch(text)
     return named[1] if named else text
 
 
-def _function(fields: _Fields, name: str) -> Inert | None:
+def _function(saved: _Saved, name: str) -> Inert | None:
     """A function by its module and its name in it; not imported."""
-    if fields.field(name, dict, _NONE, default=None) is None:
+    if saved.params.field(name, dict, _NONE, default=None) is None:
         return None
-    found = fields.inner(name)
+    function = saved.params.inner(name)
     for part in ("module", "qualname"):
-        text = found.field(part, str)
+        text = function.field(part, str)
         if not all(word.isidentifier() for word in text.split(".")):
-            raise found.refuse(part, f"is {quoted(text)}, expected names with dots between them")
+            expected = "expected names with dots between them"
+            raise function.refuse(part, f"is {quoted(text)}, {expected}")
     return _make(
-        "types.FunctionType",
-        __module__=found.field("module", str),
-        __qualname__=found.field("qualname", str),
+        FUNCTION,
+        __module__=function.field("module", str),
+        __qualname__=function.field("qualname", str),
     )
+
+
+def _called(saved: _Saved, name: str) -> Inert:
+    function = _function(saved, name)
+    if function is None:
+        raise saved.params.refuse(name, "is null, expected a function's module and qualname")
+    return function
 
 
 def _files(saved: _Saved, name: str) -> dict[Any, str]:
@@ -443,8 +435,22 @@ def _files(saved: _Saved, name: str) -> dict[Any, str]:
     return files
 
 
-def _check_groups(saved: _Saved, name: str, keys: Iterable[str], files: dict[Any, str]) -> None:
-    """Columns that were combined have no file each; the form has lost which they were."""
+def _files_of_columns(saved: _Saved, name: str) -> dict[Any, str]:
+    return _check_groups(saved, name, saved.columns, _files(saved, name))
+
+
+def _categories(saved: _Saved, name: str) -> dict[Any, str]:
+    """Columns that are encoded jointly have one file, by the name that they are stored under."""
+    is_joint = _ENCODE_TYPE(saved, "encode_type") == "joint"
+    storage = _storage_names(saved, "storage_name") if is_joint else {}
+    stored = [storage.get(column, column) for column in saved.columns]
+    return _check_groups(saved, name, stored, _files(saved, name))
+
+
+def _check_groups(
+    saved: _Saved, name: str, keys: Iterable[str], files: dict[Any, str]
+) -> dict[Any, str]:
+    """The files. Columns that were combined have none each; the form has lost which they were."""
     for key in keys:
         if key not in files:
             raise saved.state.refuse(
@@ -453,74 +459,38 @@ def _check_groups(saved: _Saved, name: str, keys: Iterable[str], files: dict[Any
                 "columns alone, and NVTabular fails on each request; export it with NVTabular "
                 "23.08, as a pickle",
             )
+    return files
 
 
-# -- each operator: what it has when it is loaded
+def _storage_names(saved: _Saved, name: str) -> dict[str, str]:
+    names: dict[str, Any] = saved.state.field(name, dict, default={})
+    for column, stored in names.items():
+        if type(stored) is not str:
+            raise saved.state.refuse(name, f"has {_kind(stored)} for {quoted(column)}")
+    return names
 
 
-def _select_columns(saved: _Saved) -> dict[str, Any]:
-    return {"selector": _selector(saved.params, "selector")}
+def _out_path(saved: _Saved, _: str) -> str:
+    return str(saved.workflow)
 
 
-def _nothing(_: _Saved) -> dict[str, Any]:
-    return {}
+def _upper_bound(saved: _Saved, name: str) -> Any:
+    bound = saved.params.field(name, *_SCALAR, default=None)
+    if bound is None and saved.params.field("min_value", *_SCALAR, default=None) is None:
+        raise saved.params.refuse("min_value", f"and {name} are null, expected one of them")
+    return bound
 
 
-def _fill_missing(saved: _Saved) -> dict[str, Any]:
-    return {
-        "fill_val": saved.params.field("fill_val", *_SCALAR, dict, default=0),
-        "add_binary_cols": saved.params.field("add_binary_cols", *_FLAG, default=False),
-    }
-
-
-def _fill_median(saved: _Saved) -> dict[str, Any]:
-    return {
-        "add_binary_cols": saved.params.field("add_binary_cols", *_FLAG, default=False),
-        "medians": saved.state.floats("medians"),
-    }
-
-
-def _normalize(saved: _Saved) -> dict[str, Any]:
-    return {
-        "out_dtype": _type_name(saved.params, "out_dtype"),
-        "means": saved.state.floats("means"),
-        "stds": saved.state.floats("stds"),
-    }
-
-
-def _normalize_min_max(saved: _Saved) -> dict[str, Any]:
-    return {
-        "out_dtype": _type_name(saved.params, "out_dtype"),
-        "mins": saved.state.floats("mins"),
-        "maxs": saved.state.floats("maxs"),
-    }
-
-
-def _clip(saved: _Saved) -> dict[str, Any]:
-    bounds = {
-        name: saved.params.field(name, *_SCALAR, default=None)
-        for name in ("min_value", "max_value")
-    }
-    if set(bounds.values()) == {None}:
-        raise saved.params.refuse("min_value", "and max_value are null, expected one of them")
-    return bounds
-
-
-def _hash_bucket(saved: _Saved) -> dict[str, Any]:
-    return {"num_buckets": saved.params.field("num_buckets", int, dict)}
-
-
-def _bucketize(saved: _Saved) -> dict[str, Any]:
-    """The boundaries are in a function, as NVTabular keeps them."""
+def _boundaries(saved: _Saved, name: str) -> Inert:
+    """They are in a function, as NVTabular keeps them."""
     closure = _make("cell")
-    closure.args = (saved.params.field("boundaries", list, dict),)
-    function = _make(
-        "types.FunctionType",
+    closure.args = (saved.params.field(name, list, dict),)
+    return _make(
+        FUNCTION,
         __module__=_BUCKETIZE,
         __qualname__="Bucketize.__init__.<locals>.<lambda>",
         __closure__=(closure,),
     )
-    return {"use_digitize": True, "boundaries": function}
 
 
 def _list_slice(saved: _Saved) -> dict[str, Any]:
@@ -530,120 +500,90 @@ def _list_slice(saved: _Saved) -> dict[str, Any]:
         start, end = 0, start
     end = _OPEN_END if end is None else end
     length = -(start if end > 0 else start - end) if start < 0 else end - start
-    return {
-        "start": start,
-        "end": end,
-        "max_elements": length,
-        "pad": saved.params.field("pad", *_FLAG, default=False),
-        "pad_value": saved.params.field("pad_value", *_SCALAR, default=0.0),
-    }
+    padding = _form(pad=_FLAG, pad_value=_field(*_SCALAR, default=0.0))
+    return {"start": start, "end": end, "max_elements": length, **padding(saved)}
 
 
-def _rename(saved: _Saved) -> dict[str, Any]:
-    return {
-        "f": _function(saved.params, "f"),
-        "postfix": saved.params.field("postfix", str, _NONE, default=None),
-        "name": saved.params.field("name", str, _NONE, default=None),
-    }
+def _target(saved: _Saved, _: str) -> Inert:
+    columns = _select(saved.params.names("target_cols"))
+    return _make(_NODE, output_schema=None, _selector=columns)
 
 
-def _call(saved: _Saved) -> dict[str, Any]:
-    function = _function(saved.params, "f")
-    if function is None:
-        raise saved.params.refuse("f", "is null, expected a function's module and qualname")
-    return {"f": function}
+def _out_col(saved: _Saved, name: str) -> Any:
+    named = saved.params.field(name, str, list, _NONE, default=None)
+    return [named] if isinstance(named, str) else named
 
 
-def _categorify(saved: _Saved) -> dict[str, Any]:
-    params, files = saved.params, _files(saved, "categories")
-    storage = _storage_names(saved)
-    encode_type = params.field("encode_type", str, default="joint")
-    stored = [storage.get(name, name) if encode_type == "joint" else name for name in saved.columns]
-    _check_groups(saved, "categories", stored, files)
-    return {
-        "categories": files,
-        "storage_name": storage,
-        "out_path": str(saved.workflow),
-        "encode_type": encode_type,
-        "dtype": _type_name(params, "dtype"),
-        "cat_cache": params.field("cat_cache", str, default="host"),
-        "name_sep": params.field("name_sep", str, default="_"),
-        "search_sorted": params.field("search_sorted", *_FLAG, default=False),
-        "num_buckets": params.field("num_buckets", int, dict, _NONE, default=None),
-        "single_table": params.field("single_table", *_FLAG, default=False),
-        "split_out": params.field("split_out", int, dict, _NONE, default=1),
-    }
-
-
-def _storage_names(saved: _Saved) -> dict[str, str]:
-    names: dict[str, Any] = saved.state.field("storage_name", dict, default={})
-    for column, name in names.items():
-        if type(name) is not str:
-            raise saved.state.refuse("storage_name", f"has {_kind(name)} for {quoted(column)}")
-    return names
-
-
-def _target_encoding(saved: _Saved) -> dict[str, Any]:
-    params, files = saved.params, _files(saved, "stats")
-    _check_groups(saved, "stats", saved.columns, files)
-    out_col = params.field("out_col", str, list, _NONE, default=None)
-    return {
-        "stats": files,
-        "means": saved.state.floats("means"),
-        "out_path": str(saved.workflow),
-        "target": _make(_NODE, output_schema=None, _selector=_select(params.names("target_cols"))),
-        "target_mean": params.field("target_mean", dict, _NONE, default=None),
-        "kfold": params.field("kfold", int, _NONE, default=3) or 3,
-        "fold_seed": params.field("fold_seed", int, _NONE, default=42),
-        "p_smooth": params.field("p_smooth", *_NUMBER, default=20),
-        "out_col": [out_col] if isinstance(out_col, str) else out_col,
-        "out_dtype": _type_name(params, "out_dtype"),
-        "name_sep": params.field("name_sep", str, default="_"),
-        "drop_folds": params.field("drop_folds", *_FLAG, default=True),
-    }
-
-
-def _join_groupby(saved: _Saved) -> dict[str, Any]:
-    files = _files(saved, "categories")
-    _check_groups(saved, "categories", saved.columns, files)  # whatever their storage_name is
-    return {
-        "categories": files,
-        "storage_name": _storage_names(saved),
-        "out_path": str(saved.workflow),
-        "stats": tuple(saved.params.names("stats")),
-        "name_sep": saved.params.field("name_sep", str, default="_"),
-    }
-
-
-def _subgraph(saved: _Saved) -> dict[str, Any]:
+def _inner_graph(saved: _Saved, _: str) -> Inert:
     inner = saved.params.inner("inner_graph")
-    return {
-        "graph": _read_graph(inner, saved.workflow, saved.artifacts, saved.depth + 1),
-        "loop_until": _function(saved.params, "loop_until"),
-    }
+    return _read_graph(inner, saved.workflow, saved.artifacts, saved.depth + 1)
 
 
+_ENCODE_TYPE = _field(str, default="joint")
+_NAME_SEP = _field(str, default="_")
+_OPTIONAL_NAME = _field(str, _NONE, default=None)
+_NOTHING = _form()
+_CALL = _form(f=_called)
 #: Classes that have a form -> what one of them has when it is loaded.
 _FORMS: dict[str, Callable[[_Saved], dict[str, Any]]] = {
-    "merlin.dag.ops.selection.SelectionOp": _select_columns,
-    "merlin.dag.ops.concat_columns.ConcatColumns": _nothing,
-    "merlin.dag.ops.udf.UDF": _call,
-    _SUBGRAPH: _subgraph,
-    "nvtabular.ops.fill.FillMissing": _fill_missing,
-    "nvtabular.ops.fill.FillMedian": _fill_median,
-    "nvtabular.ops.normalize.Normalize": _normalize,
-    "nvtabular.ops.normalize.NormalizeMinMax": _normalize_min_max,
-    "nvtabular.ops.clip.Clip": _clip,
-    "nvtabular.ops.logop.LogOp": _nothing,
-    "nvtabular.ops.hash_bucket.HashBucket": _hash_bucket,
-    f"{_BUCKETIZE}.Bucketize": _bucketize,
+    "merlin.dag.ops.selection.SelectionOp": _form(
+        selector=lambda saved, name: _selector(saved.params, name)
+    ),
+    "merlin.dag.ops.concat_columns.ConcatColumns": _NOTHING,
+    "merlin.dag.ops.udf.UDF": _CALL,
+    _SUBGRAPH: _form(graph=_inner_graph, loop_until=_function),
+    "nvtabular.ops.fill.FillMissing": _form(
+        fill_val=_field(*_SCALAR, dict, default=0), add_binary_cols=_FLAG
+    ),
+    "nvtabular.ops.fill.FillMedian": _form(add_binary_cols=_FLAG, medians=_floats),
+    "nvtabular.ops.normalize.Normalize": _form(out_dtype=_type_name, means=_floats, stds=_floats),
+    "nvtabular.ops.normalize.NormalizeMinMax": _form(
+        out_dtype=_type_name, mins=_floats, maxs=_floats
+    ),
+    "nvtabular.ops.clip.Clip": _form(
+        min_value=_field(*_SCALAR, default=None), max_value=_upper_bound
+    ),
+    "nvtabular.ops.logop.LogOp": _NOTHING,
+    "nvtabular.ops.hash_bucket.HashBucket": _form(num_buckets=_field(int, dict)),
+    f"{_BUCKETIZE}.Bucketize": _form(use_digitize=lambda saved, name: True, boundaries=_boundaries),
     "nvtabular.ops.list_slice.ListSlice": _list_slice,
-    "nvtabular.ops.dropna.Dropna": _nothing,
-    "nvtabular.ops.add_metadata.AddMetadata": _nothing,
-    "nvtabular.ops.rename.Rename": _rename,
-    "nvtabular.ops.lambdaop.LambdaOp": _call,
-    "nvtabular.ops.filter.Filter": _call,
-    "nvtabular.ops.categorify.Categorify": _categorify,
-    "nvtabular.ops.target_encoding.TargetEncoding": _target_encoding,
-    "nvtabular.ops.join_groupby.JoinGroupby": _join_groupby,
+    "nvtabular.ops.dropna.Dropna": _NOTHING,
+    "nvtabular.ops.add_metadata.AddMetadata": _NOTHING,
+    "nvtabular.ops.rename.Rename": _form(f=_function, postfix=_OPTIONAL_NAME, name=_OPTIONAL_NAME),
+    "nvtabular.ops.lambdaop.LambdaOp": _CALL,
+    "nvtabular.ops.filter.Filter": _CALL,
+    "nvtabular.ops.categorify.Categorify": _form(
+        categories=_categories,
+        storage_name=_storage_names,
+        out_path=_out_path,
+        encode_type=_ENCODE_TYPE,
+        dtype=_type_name,
+        cat_cache=_field(str, default="host"),
+        name_sep=_NAME_SEP,
+        search_sorted=_FLAG,
+        num_buckets=_field(int, dict, _NONE, default=None),
+        single_table=_FLAG,
+        split_out=_field(int, dict, _NONE, default=1),
+    ),
+    "nvtabular.ops.target_encoding.TargetEncoding": _form(
+        stats=_files_of_columns,
+        means=_floats,
+        out_path=_out_path,
+        target=_target,
+        target_mean=_field(dict, _NONE, default=None),
+        kfold=lambda saved, name: saved.params.field(name, int, _NONE, default=3) or 3,
+        fold_seed=_field(int, _NONE, default=42),
+        p_smooth=_field(*_NUMBER, default=20),
+        out_col=_out_col,
+        out_dtype=_type_name,
+        name_sep=_NAME_SEP,
+        drop_folds=_field(bool, int, _NONE, default=True),
+    ),
+    "nvtabular.ops.join_groupby.JoinGroupby": _form(
+        categories=_files_of_columns,  # whatever their storage_name is
+        storage_name=_storage_names,
+        out_path=_out_path,
+        stats=lambda saved, name: tuple(saved.params.names(name)),
+        name_sep=_NAME_SEP,
+    ),
 }

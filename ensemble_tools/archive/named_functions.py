@@ -1,4 +1,4 @@
-"""PURE. What of other modules a pickled graph names: it is imported when the graph is unpickled.
+"""PURE. What of other modules a graph names: it is imported when the graph is read.
 
 Functions and classes that are named, operators of your own among them, and modules that functions
 use which are pickled by value. What is pickled by value itself is in no module.
@@ -7,9 +7,10 @@ use which are pickled by value. What is pickled by value itself is in no module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from ensemble_tools.archive.graph_json import NamedFunction
+from ensemble_tools.archive.graph_json import FUNCTION
 from ensemble_tools.archive.inert_pickle import Inert, Key, class_name
 
 #: A graph's nodes, whose `op` is an operator.
@@ -22,10 +23,19 @@ _LABELS = {"UDF": "LambdaOp"}
 _MOST = 500_000
 
 
+@dataclass(frozen=True)
+class NamedFunction:
+    """A function or class as a graph names it; operator: the class of the one that uses it."""
+
+    operator: str
+    module: str
+    qualname: str
+
+
 def find_named(objects: Any) -> Iterator[NamedFunction]:
     """Each name with the operator that it was found in; those of Python and of Merlin, too.
 
-    objects: as read_pickle_file reads them. A name of a module alone has `__init__` behind it.
+    objects: as read_objects reads them. A module alone has the qualname `__init__`.
     """
     stack = [("", objects)]
     seen: set[int] = set()
@@ -34,11 +44,10 @@ def find_named(objects: Any) -> Iterator[NamedFunction]:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        name = _name_of(value)
-        if all(part.isidentifier() for part in name.split(".")):
-            module, _, qualname = name.rpartition(".")
-            yield NamedFunction(operator, module, qualname)
-        if isinstance(value, Inert) and name in _NODES:
+        named = _find_name(value)
+        if all(part.isidentifier() for part in ".".join(named).split(".")):
+            yield NamedFunction(operator, *named)
+        if isinstance(value, Inert) and class_name(value) in _NODES:
             op = value.state.get("op")
             stack += [("", part) for part in value.state.values() if part is not op]
             label = class_name(op).rpartition(".")[2]
@@ -47,14 +56,16 @@ def find_named(objects: Any) -> Iterator[NamedFunction]:
             stack += [(operator, part) for part in _parts(value)]
 
 
-def _name_of(value: Any) -> str:
-    """`module.name` of a class, a function, or an instance's class; empty for another object."""
-    if isinstance(value, type) and issubclass(value, Inert):
-        return value.qualified_name
-    name = class_name(value)
-    if name == _MODULE and value.args and isinstance(value.args[0], str):
-        return f"{value.args[0]}.__init__"
-    return name
+def _find_name(value: Any) -> tuple[str, str]:
+    """Module and name of a class, a function, or an instance's class; empty for another object."""
+    is_class = isinstance(value, type) and issubclass(value, Inert)
+    name = value.qualified_name if is_class else class_name(value)
+    if name == FUNCTION and not is_class:
+        return value.state["__module__"], value.state["__qualname__"]
+    if name == _MODULE and not is_class and value.args and isinstance(value.args[0], str):
+        return value.args[0], "__init__"
+    module, _, qualname = name.rpartition(".")
+    return module, qualname
 
 
 def _parts(value: Any) -> Iterable[Any]:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ensemble_tools.archive.files import is_directory, kind
-from ensemble_tools.archive.graph_json import NamedFunction, read_functions
 from ensemble_tools.archive.inert_pickle import NotInert
-from ensemble_tools.archive.named_functions import find_named
+from ensemble_tools.archive.named_functions import NamedFunction, find_named
 from ensemble_tools.archive.repository import ModelRepository
-from ensemble_tools.archive.saved_workflow import GRAPH, find_workflow_file, read_objects
+from ensemble_tools.archive.saved_workflow import find_workflow_file, read_objects
 from ensemble_tools.archive.source_model import GRAPH_FILE, PYTHON_FILE, WORKFLOW
 from ensemble_tools.errors import quoted, shown
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
@@ -124,8 +123,6 @@ def _describe(needed: NeededModule, archive: Path) -> str:
 def _read_names(graph: Path) -> tuple[NamedFunction, ...]:
     """None of a file that is no graph: who reads it tells that."""
     try:
-        if graph.name == GRAPH:
-            return tuple(read_functions(graph))
         return tuple(find_named(read_objects(graph)))
     except NotInert:
         return ()

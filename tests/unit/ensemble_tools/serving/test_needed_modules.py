@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ensemble_tools.archive.graph_json import NamedFunction, read_functions
 from ensemble_tools.archive.inert_pickle import Inert, Key, stand_in
-from ensemble_tools.archive.named_functions import find_named
+from ensemble_tools.archive.named_functions import NamedFunction, find_named
+from ensemble_tools.archive.saved_workflow import read_objects
 from ensemble_tools.archive.source_model import GRAPH_FILE
 from ensemble_tools.packing.checking import check_archive
 from ensemble_tools.serving.needed_modules import find_needed
@@ -78,16 +78,17 @@ def test_functions_inside_of_a_subgraph(tmp_path: Path) -> None:
     def call(name: str) -> dict[str, str]:
         return {"module": "ours", "qualname": name}
 
-    inner = {"op_class": "nvtabular.ops.filter.Filter", "op_params": {"f": call("keep")}}
-    outer = {
-        "op_class": "merlin.dag.ops.subgraph.Subgraph",
-        "op_params": {"loop_until": call("done"), "inner_graph": {"nodes": [inner]}},
-    }
+    def graph_of(op_class: str, **op_params: object) -> dict[str, object]:
+        node = {"id": 0, "op_class": op_class, "op_params": op_params, "op_state": {}}
+        return {"nodes": [{**node, "input_schema": [], "output_schema": []}], "output_node_id": 0}
+
+    inner = graph_of("nvtabular.ops.filter.Filter", f=call("Rows.keep"))
+    outer = graph_of("merlin.dag.ops.subgraph.Subgraph", loop_until=call("done"), inner_graph=inner)
     graph = tmp_path / "graph.json"
-    graph.write_text(json.dumps({"nodes": [outer]}))
-    assert list(read_functions(graph)) == [
+    graph.write_text(json.dumps(outer))
+    assert [it for it in find_named(read_objects(graph)) if it.module == "ours"] == [
         NamedFunction("Subgraph", "ours", "done"),
-        NamedFunction("Filter", "ours", "keep"),
+        NamedFunction("Filter", "ours", "Rows.keep"),
     ]
 
 
