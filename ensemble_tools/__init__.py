@@ -37,39 +37,6 @@ if TYPE_CHECKING:
     )
     from ensemble_tools.workflows.tables import TableUnusable, write_tables
 
-__all__ = [
-    "ArchiveError",
-    "Choices",
-    "Compile",
-    "Demand",
-    "EnsembleToolsError",
-    "Form",
-    "IllegalName",
-    "Limits",
-    "ModelDemand",
-    "ModelRepository",
-    "Namespace",
-    "Predictor",
-    "ResourceLacking",
-    "Rewrite",
-    "ServingPlan",
-    "SourceUnreadable",
-    "TableUnusable",
-    "TableWriter",
-    "WorkflowsUnusable",
-    "count_requests_at_once",
-    "limit_requests_at_once",
-    "measure_demand",
-    "model_directories",
-    "parse_published",
-    "plan",
-    "publish",
-    "read_executor_graph",
-    "read_repository",
-    "retract",
-    "write_tables",
-]
-
 _MODULES = {
     name: module
     for module, names in {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ensemble_tools.commands.becoming import enter_another_room
+from ensemble_tools.commands.doors import enter_another_room
 from ensemble_tools.missing import tell_missing_packages
 from ensemble_tools.own_protobuf import import_own_protobuf
 from ensemble_tools.signals import (
@@ -28,7 +28,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ensemble_tools.commands import explain, pack, request, rewrite, verify
+from ensemble_tools.commands import doors, explain, pack, rewrite
 from ensemble_tools.commands.exit_codes import (
     EPILOG,
     MISUSED,
@@ -41,7 +41,7 @@ from ensemble_tools.errors import EnsembleToolsError, printable, sentence_of
 __all__ = ["MISUSED", "REFUSED", "SERVED", "main"]
 
 #: In the order in which --help lists them.
-COMMANDS = (explain, rewrite, verify, request, pack)
+COMMANDS = (explain, rewrite, doors, pack)
 
 
 def as_program(name: str) -> int:

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from ensemble_tools.archive.model_config import EXECUTOR_PLATFORM, ModelConfig
 from ensemble_tools.archive.python_files import PythonFiles
+from ensemble_tools.archive.source_model import SourceModel
 
 #: What stands between the names of a list: written with commas or blanks, or as JSON.
 _BETWEEN_NAMES = re.compile(r"[\s,;\[\]{}()\"':]+")
@@ -28,66 +28,43 @@ _BETWEEN_NAMES = re.compile(r"[\s,;\[\]{}()\"':]+")
 MAX_PARAMETER = 64 * 1024
 
 
-@dataclass(frozen=True)
-class Traces:
-    """Where a model could leave traces of names; python is None when it is no python model."""
-
-    config: ModelConfig | None
-    python: PythonFiles | None
-
-
 def find_calls(
-    models: Mapping[str, Traces], *, has_callers_beside: bool = False
+    models: Mapping[str, SourceModel],
+    python: Mapping[str, PythonFiles],
+    *,
+    has_callers_beside: bool,
+    is_entry_named: bool,
 ) -> dict[str, tuple[str, ...]]:
     """Model -> the models that it calls, in alphabetical order, for models that call or may call.
 
-    has_callers_beside: whether modules that lie beside the models make requests, for any of them.
-    A model that makes requests and has nothing to call is listed with no names: its requests must
-    not reach another archive's models. A model's own name does not count.
+    python: what the python models' own files say. has_callers_beside: whether modules that lie
+    beside the models make requests, for any of them. is_entry_named: rule 4 is for an archive that
+    does not say what is meant. A model that makes requests and has nothing to call is listed with
+    no names: its requests must not reach another archive's models. A model's own name does not
+    count.
     """
-    steps = _list_steps(models)
-    calls_by_caller: dict[str, tuple[str, ...]] = {}
-    for name, model in models.items():
-        if model.python is None:
-            continue
+    configs = [model.config for model in models.values() if model.config]
+    steps = {step.model_name for config in configs for step in config.steps}
+    calls: dict[str, tuple[str, ...]] = {}
+    for name, files in python.items():
         others = models.keys() - {name}
-        makes_requests = model.python.makes_requests or has_callers_beside
-        strings = model.python.strings if makes_requests else ()
-        calls = others & {*strings, *_read_parameters(model.config)}  # 1, 2
-        if not calls and model.python.makes_requests:  # 3
-            calls = others - steps
-        if calls or model.python.makes_requests:
-            calls_by_caller[name] = tuple(sorted(calls))
-    return calls_by_caller
-
-
-def call_the_rest(
-    models: Mapping[str, Traces],
-    calls: Mapping[str, tuple[str, ...]],
-    *,
-    has_callers_beside: bool = False,
-) -> dict[str, tuple[str, ...]]:
-    """The calls, with rule 4, which is for an archive that does not say what is meant.
-
-    Beside an ensemble or an executor that nobody needs, the caller may be a part of another one.
-    """
-    needed = {name for names in calls.values() for name in names} | _list_steps(models)
-    unneeded = models.keys() - needed
+        strings = files.strings if files.makes_requests or has_callers_beside else ()
+        called = others & {*strings, *_read_parameters(models[name].config)}  # 1, 2
+        if not called and files.makes_requests:  # 3
+            called = others - steps
+        if called or files.makes_requests:
+            calls[name] = tuple(sorted(called))
+    if is_entry_named:
+        return calls
+    unneeded = models.keys() - steps.union(*calls.values())  # 4
     callers = [name for name in unneeded if calls.get(name)]
     rest = unneeded.difference(callers)
-    if len(callers) != 1 or not all(_is_plain(models[name].config) for name in rest):
-        return {**calls}
-    (caller,) = callers
-    python = models[caller].python
-    if python is None or not (python.makes_requests or has_callers_beside):
-        return {**calls}
-    return {**calls, caller: tuple(sorted({*calls[caller], *rest}))}
-
-
-def _list_steps(models: Mapping[str, Traces]) -> set[str]:
-    return {
-        step.model_name for model in models.values() if model.config for step in model.config.steps
-    }
+    # Beside an ensemble or an executor that nobody needs, the caller may be a part of another one.
+    if len(callers) == 1 and all(_is_plain(models[name].config) for name in rest):
+        (caller,) = callers
+        if python[caller].makes_requests or has_callers_beside:
+            calls[caller] = tuple(sorted({*calls[caller], *rest}))
+    return calls
 
 
 def _is_plain(config: ModelConfig | None) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ensemble_tools.archive.calls import Traces, call_the_rest, find_calls
+from ensemble_tools.archive.calls import find_calls
 from ensemble_tools.archive.entry_model import find_entry_model
 from ensemble_tools.archive.files import is_directory, names_in
 from ensemble_tools.archive.python_files import PythonFiles, read_python_files
@@ -80,12 +80,15 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
     walk_archive(path)
     top = _find_models_directory(path)
     models = {model.name: model for model in _read_models(top)}
-    traces = {name: _read_traces(model) for name, model in models.items()}
+    python = {name: _read_python(model) for name, model in models.items() if _is_program(model)}
     beside = _list_beside(top, models)
     modules = read_python_files(*(top / name for name in beside), with_requests_only=True)
-    calls = find_calls(traces, has_callers_beside=modules.makes_requests)
-    if entry_name is None:
-        calls = call_the_rest(traces, calls, has_callers_beside=modules.makes_requests)
+    calls = find_calls(
+        models,
+        python,
+        has_callers_beside=modules.makes_requests,
+        is_entry_named=entry_name is not None,
+    )
     entry = find_entry_model(path, models, calls, entry_name)
     return ModelRepository(path, models, entry, calls, beside)
 
@@ -232,15 +235,14 @@ def _list_visible(directory: Path) -> list[Path]:
     ]
 
 
-def _read_traces(model: SourceModel) -> Traces:
-    """Where to look for the names of models that it calls; an executor's are in its graph."""
-    version = model.served_version
-    if model.python_file is None or version is None or model.graph_path is not None:
-        return Traces(model.config, None)
-    own = read_python_files(model.find_version_directory(version))
+def _is_program(model: SourceModel) -> bool:
+    """Whether its own files may name models that it calls; an executor's are in its graph."""
+    is_python = model.python_file is not None and model.served_version is not None
+    return is_python and model.graph_path is None
+
+
+def _read_python(model: SourceModel) -> PythonFiles:
+    own = read_python_files(model.find_version_directory(model.served_version or 0))
     around = [model.directory / name for name in model.entries if not name.isdecimal()]
     modules = read_python_files(*around, with_requests_only=True)
-    python = PythonFiles(
-        own.strings | modules.strings, own.makes_requests or modules.makes_requests
-    )
-    return Traces(model.config, python)
+    return PythonFiles(own.strings | modules.strings, own.makes_requests or modules.makes_requests)

@@ -226,11 +226,9 @@ def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> None
 
 def _wants_mark(model: PublishedModel, entry: str) -> bool:
     """A single model needs no mark and bears none: the frontend takes the only directory."""
-    text = model.config_text or ""
-    return model.triton_name == entry and (
-        parse_leniently(text).platform == "ensemble"
-        or parse_leniently(text).HasField("ensemble_scheduling")
-    )
+    config = model.config
+    is_ensemble = config.platform == "ensemble" or config.HasField("ensemble_scheduling")
+    return model.triton_name == entry and is_ensemble
 
 
 def _copy(target: Path, place: Path, within: Path) -> None:

@@ -14,10 +14,8 @@ Each stage makes a frozen result of those before it:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-
-from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.source_model import SourceModel
@@ -29,34 +27,10 @@ from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.placement import drop_idle_calls, place
 from ensemble_tools.ensembles.producers import ANSWER, REQUEST, FromCall
 from ensemble_tools.ensembles.reads import Front, Reads, find_reads
-from ensemble_tools.ensembles.render import GeneratedModel, render_models
+from ensemble_tools.ensembles.render import EnsembleForm, render_models
 from ensemble_tools.ensembles.wiring import Wiring
 from ensemble_tools.errors import GraphNotExpressible, GraphNotServable
 from ensemble_tools.setting_names import EXECUTOR_REMEDY
-
-
-@dataclass(frozen=True)
-class EnsembleForm:
-    """What is published beside the children, the entry model last.
-
-    calls: the children that are taken over. step_alone: the child that is the entry model itself,
-    as in a graph of one workflow. called: models that generated ones call by name, in the order in
-    which they are to be loaded. waits: children -> an input that is added to their configs, so that
-    they wait for another step. reasons: why this is no pure ensemble.
-    """
-
-    calls: tuple[str, ...]
-    models: tuple[GeneratedModel, ...]
-    step_alone: str | None = None
-    called: tuple[str, ...] = ()
-    waits: Mapping[str, pb.ModelInput] = field(default_factory=dict)
-    reasons: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether it is a Triton ensemble of the children alone."""
-        return self.step_alone is None and len(self.models) == 1 and self.models[0].source is None
 
 
 def form_ensemble(
@@ -79,22 +53,17 @@ def form_ensemble(
     step_alone = _find_step_alone(parts, reads)
     if step_alone is not None:
         reasons = reads.front.reasons if reads.front else ()
-        return EnsembleForm((step_alone,), (), step_alone, reasons=reasons, notes=wiring.notes)
+        return EnsembleForm((), (step_alone,), step_alone, reasons=reasons, notes=wiring.notes)
     if reads.front:
         _check_behind_front(parts, reads, reads.front, path)
     ordering = order_steps(parts, reads, called)
-    rendered = render_models(parts, reads, ordering, triton_name)
     reasons = (*_list_reasons(parts), *(reads.front.reasons if reads.front else ()))
-    return EnsembleForm(
-        tuple(
-            dict.fromkeys(call.model_name for call in parts.calls.values() if call.program is None)
-        ),
-        rendered.models,
-        None,
-        rendered.called,
-        rendered.waits,
-        tuple(dict.fromkeys(reasons)),
-        tuple(dict.fromkeys((*wiring.notes, *_list_libraries(parts)))),
+    children = (call.model_name for call in parts.calls.values() if call.program is None)
+    return replace(
+        render_models(parts, reads, ordering, triton_name),
+        children=tuple(dict.fromkeys(children)),
+        reasons=tuple(dict.fromkeys(reasons)),
+        notes=tuple(dict.fromkeys((*wiring.notes, *_list_libraries(parts)))),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tritonclient.grpc import model_config_pb2 as pb
 
@@ -59,19 +59,32 @@ class GeneratedModel:
 
 
 @dataclass(frozen=True)
-class RenderedModels:
-    """models: the entry model last. called: models that generated ones call by name, in the order
-    in which they are to be loaded. waits: children -> an input that is added to their configs.
+class EnsembleForm:
+    """What is published beside the children, the entry model last.
+
+    children: that are taken over. step_alone: the child that is the entry model itself,
+    as in a graph of one workflow. called: models that generated ones call by name, in the order in
+    which they are to be loaded. waits: children -> an input that is added to their configs, so that
+    they wait for another step. reasons: why this is no pure ensemble.
     """
 
     models: tuple[GeneratedModel, ...]
-    called: tuple[str, ...]
-    waits: Mapping[str, pb.ModelInput]
+    children: tuple[str, ...] = ()
+    step_alone: str | None = None
+    called: tuple[str, ...] = ()
+    waits: Mapping[str, pb.ModelInput] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether it is a Triton ensemble of the children alone."""
+        return self.step_alone is None and len(self.models) == 1 and self.models[0].source is None
 
 
 def render_models(
     parts: Parts, reads: Reads, ordering: Ordering, triton_name: Callable[[str], str]
-) -> RenderedModels:
+) -> EnsembleForm:
     """Everything that is generated. triton_name: what a name in the archive becomes in Triton."""
     generated = _name_made(parts)
     names = name_tensors(parts, reads, ordering)
@@ -89,7 +102,9 @@ def render_models(
         called.append(inner)
         models.append(GeneratedModel(inner, ensemble))
         models.append(renderer.render_front(reads.front, inner, ensemble))
-    return RenderedModels(tuple(models), tuple(dict.fromkeys(called)), renderer.render_waits())
+    return EnsembleForm(
+        tuple(models), called=tuple(dict.fromkeys(called)), waits=renderer.render_waits()
+    )
 
 
 def _list_step_names(parts: Parts) -> set[str]:

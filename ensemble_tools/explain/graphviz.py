@@ -12,10 +12,18 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ensemble_tools.explain.errors import GraphvizFailed, NoGraphviz
+from ensemble_tools.errors import EnsembleToolsError
 from ensemble_tools.explain.fold import folded
-from ensemble_tools.explain.numbered_reasons import badge_numbers, number_reasons
-from ensemble_tools.explain.picture import ANSWER, REQUEST, Edge, Node, Picture, Side, Tensor
+from ensemble_tools.explain.picture import (
+    ANSWER,
+    REQUEST,
+    Edge,
+    Node,
+    Picture,
+    Reason,
+    Side,
+    Tensor,
+)
 from ensemble_tools.explain.styles import INK, PLAIN, REFUSED, SOFT, STYLES
 
 #: Seconds for a drawing; 500 operators, folded, take less than one.
@@ -24,6 +32,8 @@ TIMEOUT = 120.0
 _NAME, _TYPE, _WORDS, _LINES = 40, 24, 110, 4
 #: What is shown of longer lists: reasons or notes, and dashed lines between the sides.
 _REASONS, _PAIRS = 14, 60
+#: What each reason is about, and numbers at one box.
+_SUBJECTS, _BADGES = 3, 4
 #: Up to so many boxes on a side, so many columns of each are named; of more they are counted.
 _LISTED = ((16, 6), (40, 3))
 #: A PNG has twice the pixels that CSS gives an inch, and at most 40 inches: 236 MB while drawn.
@@ -39,6 +49,23 @@ _FORMS = {
     "executor": "#b45309",
     "as delivered": "#2563eb",
 }
+
+
+class NoGraphviz(EnsembleToolsError):
+    """Pictures are for people's machines: where nothing is drawn, as in an image, it is not."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "pictures are drawn by Graphviz, and there is no `dot` on the PATH; install it "
+            "(apt-get install graphviz), or use --format text, json or mermaid"
+        )
+
+
+class GraphvizFailed(EnsembleToolsError):
+    """It is there and draws nothing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"Graphviz's `dot`: {message}; use --format text, json or mermaid")
 
 
 def draw(picture: Picture, format_name: str) -> bytes:
@@ -119,7 +146,7 @@ def _frame(side: Side, picture: Picture, names: dict[str, str], listed: int) -> 
     yield f"    subgraph cluster_{whose} {{"
     yield f'      style="rounded,filled"; fillcolor="{fill}"; pencolor="{line}"; margin=14'
     yield f"      labeljust=l; label=<{_table([heading])}>"
-    badges = badge_numbers(picture)
+    badges = _badge_numbers(picture)
     for node in side.nodes:
         style = STYLES.get(node.kind, PLAIN)
         pen = f'color="{REFUSED}", penwidth=3' if node.id in picture.refused_at else ""
@@ -239,7 +266,7 @@ def _foot(picture: Picture) -> str:
     if picture.refusal is not None:
         lines = _wrapped(f"Refused: {picture.refusal}", 2 * _LINES)
         rows.append(_row("", f'<FONT COLOR="{REFUSED}">{lines}</FONT>'))
-    reasons = number_reasons(picture)
+    reasons = _number_reasons(picture)
     for number, reason in reasons[:_REASONS]:
         mark = f"<B>{number}</B>" if number is not None else "•"
         rows.append(_row(mark, _wrapped(reason.text)))
@@ -249,6 +276,39 @@ def _foot(picture: Picture) -> str:
     for note in picture.notes[:_REASONS]:
         rows.append(_row("", _small(_wrapped(f"Note: {note}"))))
     return _table(rows)
+
+
+def _badge_numbers(picture: Picture) -> dict[str, tuple[int, ...]]:
+    """The numbers of the reasons at each box, the last on the left."""
+    numbers_at: dict[str, list[int]] = {}
+    for number, reason in _number_reasons(picture):
+        if number is not None:
+            for node in reason.nodes:
+                numbers_at.setdefault(node, []).append(number)
+    return {node: tuple(reversed(numbers[:_BADGES])) for node, numbers in numbers_at.items()}
+
+
+def _number_reasons(picture: Picture) -> list[tuple[int | None, Reason]]:
+    """Reasons for the whole first and without a number, then those for places; like ones joined."""
+    joined: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for reason in picture.reasons:
+        subject, colon, cause = reason.text.partition(": ")
+        key = (cause if colon else reason.text, reason.nodes)
+        joined.setdefault(key, []).append(subject if colon else "")
+    reasons = [
+        Reason(f"{_join_subjects(subjects)}{cause}", nodes)
+        for (cause, nodes), subjects in joined.items()
+    ]
+    overall: list[tuple[int | None, Reason]] = [
+        (None, reason) for reason in reasons if not reason.nodes
+    ]
+    return overall + list(enumerate((reason for reason in reasons if reason.nodes), start=1))
+
+
+def _join_subjects(subjects: list[str]) -> str:
+    named = "; ".join(subjects[:_SUBJECTS])
+    rest = f" and {len(subjects) - _SUBJECTS} more" if len(subjects) > _SUBJECTS else ""
+    return f"{named}{rest}: " if named else ""
 
 
 def _wrapped(text: str, lines: int = _LINES) -> str:

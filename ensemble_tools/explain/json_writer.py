@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ensemble_tools.explain.picture import Edge, Node, Picture, Side, Tensor
+from ensemble_tools.explain.picture import Edge, Node, Picture, Side
 
 FORMAT, VERSION = "merlin-sagemaker-explain", 1
 
@@ -19,7 +19,7 @@ def to_json(picture: Picture) -> str:
 
 
 def document(picture: Picture) -> dict[str, Any]:
-    """The object."""
+    """The object; lists are tuples in it."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -28,21 +28,17 @@ def document(picture: Picture) -> dict[str, Any]:
         "served_as": picture.form,
         "entry": picture.entry,
         "refusal": picture.refusal,
-        "refused_at": list(picture.refused_at),
-        "request": [_tensor(tensor) for tensor in picture.request],
-        "answer": [_tensor(tensor) for tensor in picture.answer],
+        "refused_at": picture.refused_at,
+        "request": [vars(tensor) for tensor in picture.request],
+        "answer": [vars(tensor) for tensor in picture.answer],
         "merlin": _side(picture.merlin),
         "triton": _side(picture.triton),
         "correspondences": [
             {"merlin": first, "triton": second} for first, second in picture.correspondences
         ],
-        "reasons": [
-            {"text": reason.text, "nodes": list(reason.nodes)} for reason in picture.reasons
-        ],
-        "left_out": [
-            {"node": unread.node, "tensors": list(unread.tensors)} for unread in picture.left_out
-        ],
-        "notes": list(picture.notes),
+        "reasons": [vars(reason) for reason in picture.reasons],
+        "left_out": [vars(unread) for unread in picture.left_out],
+        "notes": picture.notes,
     }
 
 
@@ -62,15 +58,15 @@ def _node(node: Node) -> dict[str, Any]:
         "title": node.title,
         "detail": node.detail,
         "model": node.model,
-        "within": list(node.within),
-        "outputs": [_tensor(tensor) for tensor in node.outputs],
+        "within": node.within,
+        "outputs": [vars(tensor) for tensor in node.outputs],
         "workflow": None
         if node.workflow is None
         else {
             "compiled": not node.workflow.not_compiled,
             "operators": dict(node.workflow.operators),
             "reason": node.workflow.not_compiled or None,
-            "kept": list(node.workflow.kept),
+            "kept": node.workflow.kept,
             "recognised": node.workflow.recognised or None,
             "pickle": node.workflow.pickled,
         },
@@ -91,13 +87,4 @@ def _edge(edge: Edge) -> dict[str, Any]:
             }
             for flow in edge.flows
         ],
-    }
-
-
-def _tensor(tensor: Tensor) -> dict[str, Any]:
-    return {
-        "name": tensor.name,
-        "dtype": tensor.dtype,
-        "shape": None if tensor.shape is None else list(tensor.shape),
-        "ragged": tensor.ragged,
     }

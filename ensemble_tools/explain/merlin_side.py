@@ -6,16 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
+from ensemble_tools.ensembles.operator_kinds import OperatorKind, classify
 from ensemble_tools.explain.picture import ANSWER, REQUEST, Edge, Flow, Side, Tensor
 from ensemble_tools.explain.picture import Node as Box
 
 _REQUEST, _ANSWER = "merlin.request", "merlin.answer"
 #: Operators of Merlin's that hand columns on unchanged; an ensemble's edges do the same.
-_SELECTIONS = frozenset(
-    {"SelectionOp", "ConcatColumns", "SubsetColumns", "GroupingOp", "SubtractionOp"}
-    | {"AddMetadata", "AddTags", "AddProperties", "TagAsUserID", "TagAsItemID"}
-    | {"TagAsUserFeatures", "TagAsItemFeatures"}
-)
+_SELECTIONS = (OperatorKind.SELECTION, OperatorKind.SUBTRACTION, OperatorKind.IDENTITY)
 
 
 def merlin_side(graph: ExecutorGraph, request: Iterable[Tensor], answered: Iterable[str]) -> Side:
@@ -50,8 +47,7 @@ def kind_of(node: Node) -> str:
         return "subgraph"
     if operator.model_name is not None:
         return "call"
-    module, _, name = operator.class_name.rpartition(".")
-    return "selection" if name in _SELECTIONS and module.startswith("merlin.") else "inline"
+    return "selection" if classify(operator) in _SELECTIONS else "inline"
 
 
 @dataclass

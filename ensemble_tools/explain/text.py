@@ -8,7 +8,7 @@ from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.explain.merlin_side import kind_of
 from ensemble_tools.explain.picture import Picture, Tensor
-from ensemble_tools.explain.triton_side import parsed, tensors
+from ensemble_tools.explain.triton_side import tensors
 from ensemble_tools.serving.opened_archive import Archive, describe_operators
 from ensemble_tools.serving.plan import PublishedModel, ServingPlan
 
@@ -49,7 +49,7 @@ def explain_graph(graph: ExecutorGraph) -> Iterator[str]:
 
 def explain_plan(plan: ServingPlan) -> Iterator[str]:
     """Lines that say what Triton is given, and the edges of an ensemble."""
-    entry = parsed(next(model for model in plan.models if model.triton_name == plan.entry))
+    entry = plan.entry_model.config
     yield from _protocol_lines("request", tensors(entry, entry.input))
     yield from _protocol_lines("answer", tensors(entry, entry.output))
     yield f"served as    {plan.form.value}  (tensor ← what it is fed with, tensor → what it feeds)"
@@ -133,7 +133,7 @@ def _protocol_lines(title: str, declared: Iterable[Tensor]) -> Iterator[str]:
 
 
 def _ensemble_lines(model: PublishedModel) -> Iterator[str]:
-    for step in parsed(model).ensemble_scheduling.step:
+    for step in model.config.ensemble_scheduling.step:
         yield f"    {_clean(step.model_name)}"
         for inner, outer in sorted(step.input_map.items()):
             yield f"        {_clean(inner)} ← {_clean(outer)}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import name_data_type, parse_leniently
+from ensemble_tools.archive.model_config import name_data_type
 from ensemble_tools.explain.picture import (
     ANSWER,
     REQUEST,
@@ -32,7 +32,7 @@ def triton_side(plan: ServingPlan) -> Side:
     takes the request, and below them, where it gives the answer.
     """
     models = {model.triton_name: model for model in plan.models}
-    configs = {model.triton_name: parsed(model) for model in plan.models}
+    configs = {model.triton_name: model.config for model in plan.models}
     entry = configs[plan.entry]
     request = Node(_REQUEST, REQUEST, "request", outputs=tensors(entry, entry.input))
     answer = Node(_ANSWER, ANSWER, "answer", outputs=tensors(entry, entry.output))
@@ -134,11 +134,6 @@ def model_id(triton_name: str) -> str:
 def step_id(triton_name: str, number: int) -> str:
     """The id of a step's box; the number tells apart two steps with one model."""
     return f"triton.step.{number}.{triton_name}"
-
-
-def parsed(model: PublishedModel) -> pb.ModelConfig:
-    """The config that Triton will read; empty for a model that has none."""
-    return parse_leniently(model.config_text or "")
 
 
 def tensors(

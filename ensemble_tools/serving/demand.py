@@ -27,7 +27,7 @@ from ensemble_tools.archive.model_config import (
     name_backend,
     parse_leniently,
 )
-from ensemble_tools.archive.parquet_rows import count_rows
+from ensemble_tools.archive.parquet_footer import count_rows
 from ensemble_tools.errors import EnsembleToolsError, ResourceLacking
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 from ensemble_tools.workflows.program import NVTABULAR, PANDAS

@@ -10,9 +10,9 @@ from ensemble_tools.archive.model_config import print_model_config
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import CONFIG_FILE, GRAPH_FILE, SourceModel
 from ensemble_tools.ensembles.edges import list_answer_columns, list_request_columns
-from ensemble_tools.ensembles.ensemble_form import EnsembleForm, form_ensemble
+from ensemble_tools.ensembles.ensemble_form import form_ensemble
 from ensemble_tools.ensembles.operator_kinds import has_foreign_operators
-from ensemble_tools.ensembles.render import GeneratedModel
+from ensemble_tools.ensembles.render import EnsembleForm, GeneratedModel
 from ensemble_tools.ensembles.wiring import Wiring, wire
 from ensemble_tools.errors import GraphNotExpressible, PayloadMissing
 from ensemble_tools.serving.namespace import Namespace
@@ -62,7 +62,7 @@ def select_as_ensemble(
         frozenset(name for called in repository.calls.values() for name in called),
     )
     _check_release(form, graph, executor.graph_path)
-    children = [repository.models[name] for name in form.calls]
+    children = [repository.models[name] for name in form.children]
     models = gather_steps(children, repository.models, repository.calls)
     return Selection(
         _name_form(form),

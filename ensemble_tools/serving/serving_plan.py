@@ -200,12 +200,12 @@ class ServingPlan:
     @cached_property
     def inputs(self) -> Mapping[str, bool]:
         """A request's inputs, and whether each must be there; none where Triton completes them."""
-        return {spec.name: not spec.optional for spec in self._entry_config.input}
+        return {spec.name: not spec.optional for spec in self.entry_model.config.input}
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
         """What a request may ask for; none where Triton completes them."""
-        return tuple(spec.name for spec in self._entry_config.output)
+        return tuple(spec.name for spec in self.entry_model.config.output)
 
     @property
     def has_columns(self) -> bool:
@@ -217,12 +217,12 @@ class ServingPlan:
     @property
     def fails_in_part(self) -> bool:
         """Whether tritonserver may fail to answer a part of the outputs; blocking."""
-        return fails_in_part(self._entry_config)
+        return fails_in_part(self.entry_model.config)
 
     @property
-    def _entry_config(self) -> pb.ModelConfig:
-        text = next(it.config_text for it in self.models if it.triton_name == self.entry) or ""
-        return parse_leniently(text)
+    def entry_model(self) -> PublishedModel:
+        """The model that requests go to."""
+        return next(model for model in self.models if model.triton_name == self.entry)
 
     @property
     def source_names(self) -> Mapping[str, str]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ensemble_tools.archive.files import is_directory, is_file, names_in, read_with
-from ensemble_tools.archive.parquet_types import names_pickle
+from ensemble_tools.archive.parquet_footer import names_pickle
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import PICKLE
 from ensemble_tools.archive.signatures import TORCHSCRIPT_ENTRY

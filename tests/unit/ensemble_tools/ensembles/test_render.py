@@ -12,7 +12,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools.ensembles.ordering import order_steps
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.reads import find_reads
-from ensemble_tools.ensembles.render import GeneratedModel, RenderedModels, render_models
+from ensemble_tools.ensembles.render import EnsembleForm, GeneratedModel, render_models
 from tests.golden.archives import FOREST, Graph, Step, column
 from tests.golden.cases import predictor, workflow
 from tests.unit.ensemble_tools.ensembles.small_graphs import (
@@ -28,7 +28,7 @@ from tests.unit.ensemble_tools.ensembles.small_graphs import (
 )
 
 
-def rendered(parts: Parts) -> RenderedModels:
+def rendered(parts: Parts) -> EnsembleForm:
     reads = find_reads(parts)
     return render_models(parts, reads, order_steps(parts, reads), "m.{}".format)
 
@@ -55,7 +55,7 @@ def literals(model: GeneratedModel) -> dict[str, Any]:
 
 def test_a_pure_ensemble() -> None:
     """The executor's own inputs and outputs, and a step for each call."""
-    assert rendered(in_a_row()) == RenderedModels(
+    assert rendered(in_a_row()) == EnsembleForm(
         (
             GeneratedModel(
                 None,
@@ -78,8 +78,6 @@ def test_a_pure_ensemble() -> None:
                 """),
             ),
         ),
-        (),
-        {},
     )
 
 

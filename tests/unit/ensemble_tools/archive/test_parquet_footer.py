@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from ensemble_tools.archive.parquet_rows import count_rows
+from ensemble_tools.archive.parquet_footer import count_rows
 from tests.support.category_files import parquet, span
 
 

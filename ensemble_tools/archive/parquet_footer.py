@@ -1,5 +1,4 @@
-"""How many rows a parquet file says that it has, and how long its texts are: its footer's first
-fields, without pyarrow.
+"""What a parquet file's footer says: rows, how long texts are, and types; read without pyarrow.
 
 The footer is a struct of Thrift's compact protocol: the version, the schema, the number of rows,
 the groups of rows with their bytes. A server that has no other use for a library of 50 MB reads
@@ -8,8 +7,10 @@ these itself.
 
 from __future__ import annotations
 
+import binascii
 import io
 import os
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +21,12 @@ from typing import BinaryIO
 from ensemble_tools.archive.files import read_with
 
 _MAGIC = b"PAR1"
-#: Of the footer; a category file has a few columns, and a group for a million rows.
+#: pyarrow's PyExtensionType; its metadata are the pickle.
+_PICKLED_TYPE = b"arrow.py_extension_type"
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]{32,}")
+#: A category file has a few columns.
+_LONGEST_FOOTER = 16 * 1024 * 1024
+#: What is read of it for rows: of a category file's few columns, and a group for a million rows.
 _MOST_BYTES, _DEEPEST = 64 * 1024, 8
 _SCHEMA, _ROWS, _GROUPS = 2, 3, 4
 #: Of a group: its bytes before they are compressed.
@@ -41,21 +47,52 @@ class Rows:
 
 def count_rows(path: Path) -> Rows:
     """What the footer says. Raises as read_with does."""
-    return read_with(path, _read) or Rows()
+    return read_with(path, _read_rows) or Rows()
 
 
-def _read(file: BinaryIO) -> Rows:
+def names_pickle(path: Path) -> bool:
+    """Whether its schema names a type that is a pickle, or is too long to be looked at.
+
+    pyarrow before 14.0.1 unpickles such a type when it reads the file (CVE-2023-47248); Merlin
+    23.08 goes with 12.0.1. Arrow's schema stands in the footer as base64. Raises as read_with does.
+    """
+    return read_with(path, _find_pickle) or False
+
+
+def _open_footer(file: BinaryIO) -> int:
+    """The bytes of the footer, which is read next; 0 for what is no such file."""
     length = file.seek(0, os.SEEK_END)
     file.seek(max(0, length - 8))
     end = file.read(8)
     if len(end) < 8 or not end.endswith(_MAGIC):
-        return Rows()
-    size = struct.unpack("<I", end[:4])[0]
+        return 0
+    size = int(struct.unpack("<I", end[:4])[0])
     file.seek(max(0, length - 8 - size))
+    return size
+
+
+def _read_rows(file: BinaryIO) -> Rows:
+    size = _open_footer(file)
     try:
-        return _find_rows(io.BytesIO(file.read(min(size, _MOST_BYTES))))
+        return _find_rows(io.BytesIO(file.read(min(size, _MOST_BYTES)))) if size else Rows()
     except (ValueError, IndexError):
         return Rows()
+
+
+def _find_pickle(file: BinaryIO) -> bool:
+    size = _open_footer(file)
+    if size > _LONGEST_FOOTER:
+        return True
+    footer = file.read(size)
+    return _PICKLED_TYPE in footer or any(
+        _PICKLED_TYPE in _decode(match.group()[shift:])
+        for match in _BASE64.finditer(footer)
+        for shift in range(4)  # what stands in front of it may look like base64
+    )
+
+
+def _decode(text: bytes) -> bytes:
+    return binascii.a2b_base64(text[: len(text) // 4 * 4])
 
 
 def _find_rows(data: io.BytesIO) -> Rows:
