@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
 from ensemble_tools.archive.inert_pickle import BY_VALUE
@@ -23,8 +24,8 @@ from ensemble_tools.workflows.no_rows import find_refusal
 from ensemble_tools.workflows.operators import OPERATORS
 from ensemble_tools.workflows.operators.users_code import FUNCTION
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed
+from ensemble_tools.workflows.program import Input, Kept, Program, Step
+from ensemble_tools.workflows.rules import Call, Emitter, KeptColumns, Rule, Unnamed
 from ensemble_tools.workflows.runtime.kept import (
     ANSWERED_LISTS,
     BESIDE,
@@ -36,7 +37,6 @@ from ensemble_tools.workflows.runtime.kept import (
     TakeArray,
 )
 from ensemble_tools.workflows.runtime.operations.filling import NoneMissing
-from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 from ensemble_tools.workflows.unnamed import NOBODY, Makers, UnnamedColumns
 
@@ -87,8 +87,6 @@ _YOURS = Rule(
 _MERLINS = ("nvtabular.", "merlin.")
 #: What operators have that read category files, and descendants of theirs.
 _FILES = "out_path"
-#: What a rule may add to: steps, tables, and the numbers of registers and of sets of rows.
-_Emitted = tuple[tuple[Step, ...], tuple[Table, ...], int, int]
 #: What of kept operators puts out one row for each that it is given.
 _KEEP_ROWS = (KeptColumns.ALONE, KeptColumns.BESIDE_INPUT)
 
@@ -99,13 +97,13 @@ def compile_workflow(graph: ExecutorGraph, inputs: Mapping[str, Input], director
     inputs: the tensors that its model declares. directory: where its files are.
     """
     try:
-        first = _Compiler(graph, inputs, directory, may_leave_out=True)
+        emitter = Emitter(may_leave_out=True)
         try:
-            return first.run()
+            return _Compiler(graph, inputs, directory, emitter).run()
         except NotCompiled:
-            if not first.left_out:
+            if not emitter.left_out:
                 raise
-        return _Compiler(graph, inputs, directory, may_leave_out=False).run()
+        return _Compiler(graph, inputs, directory, Emitter(may_leave_out=False)).run()
     except Unknown as error:
         raise NotCompiled("", (), str(error)) from error
 
@@ -127,16 +125,10 @@ class _Compiler:
         graph: ExecutorGraph,
         inputs: Mapping[str, Input],
         directory: Path,
-        may_leave_out: bool,
+        emitter: Emitter,
     ) -> None:
         self._graph, self._declared, self._directory = graph, inputs, directory
-        self._may_leave_out = may_leave_out
-        #: Whether a column is absent, which somebody may read.
-        self.left_out = False
-        self._steps: list[Step] = []
-        self._tables: list[Table] = []
-        self._registers = 0
-        self._row_sets = 1
+        self._emitter = emitter
         self._operators: Counter[str] = Counter()
         self._columns_allowed = MAX_COLUMNS
         self._kept: list[Kept] = []
@@ -158,8 +150,8 @@ class _Compiler:
             inputs,
             steps,
             outputs,
-            self._registers,
-            tuple(self._tables),
+            self._emitter.registers,
+            tuple(self._emitter.tables),
             dict(self._operators),
             tuple(self._kept),
             find_refusal(self._graph, root, outputs),
@@ -168,27 +160,25 @@ class _Compiler:
     def _drop_unread(self, outputs: Iterable[OutputColumn]) -> tuple[Step, ...]:
         """Without arrays that nobody reads. Other steps stay: they may refuse a request."""
         read = {output.reads for output in outputs}
-        read.update(register for step in self._steps for register in step.reads)
+        read.update(register for step in self._emitter.steps for register in step.reads)
         return tuple(
             step
-            for step in self._steps
+            for step in self._emitter.steps
             if not isinstance(step.operation, TakeArray) or read.intersection(step.writes)
         )
 
     def _mark_unnamed(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """Kept nodes know what they may put out beside the columns of their schemas."""
-        makers = count()
+        makers, unnamed = count(), self._unnamed
         return tuple(
-            self._mark_maker(step, step.operation, next(makers))
+            _change(
+                step,
+                not_beside=unnamed.not_beside(maker := next(makers)),
+                unchanged=unnamed.unchanged(maker),
+            )
             if isinstance(step.operation, KeptNode)
             else step
             for step in steps
-        )
-
-    def _mark_maker(self, step: Step, operation: KeptNode, maker: int) -> Step:
-        not_beside, unchanged = self._unnamed.not_beside(maker), self._unnamed.unchanged(maker)
-        return replace(
-            step, operation=replace(operation, not_beside=not_beside, unchanged=unchanged)
         )
 
     def _loosen(self, step: Step) -> Step:
@@ -200,7 +190,7 @@ class _Compiler:
             or not self._of_one_kind.isdisjoint(step.writes)
         ):
             return step
-        return replace(step, operation=replace(operation, family=NUMBER))
+        return _change(step, family=NUMBER)
 
     # -- the ends
 
@@ -225,7 +215,9 @@ class _Compiler:
             if offsets and offsets[0].data_type not in ("TYPE_INT32", "TYPE_INT64"):
                 raise NotCompiled("", [name], "its offsets are no whole numbers")
             kind, width = _KINDS[values.data_type]
-            frame[name] = ColumnType(self._register(), kind, width, is_list=bool(offsets))
+            frame[name] = ColumnType(
+                self._emitter.new_register(), kind, width, is_list=bool(offsets)
+            )
             inputs.append(InputColumn(name, tensors, text=kind is Kind.TEXT))
         return frame, tuple(inputs)
 
@@ -269,9 +261,8 @@ class _Compiler:
         kind = _schema_kind(column)
         if kind in _NOT_ANSWERED or not column_type.is_list:
             raise NotCompiled("", [column.name], f"it is answered as {column.dtype}")
-        register = self._register()
         operation = TakeArray(column.name, kind.value, ANSWERED_LISTS)
-        self._steps.append(Step(operation, (column_type.handed_over,), (register,)))
+        register = self._emitter.convert(operation, column_type.handed_over)
         return replace(column_type, register=register, kind=kind)
 
     def _answer_lists(self, column: Column, column_type: ColumnType) -> ColumnType:
@@ -282,8 +273,7 @@ class _Compiler:
         """
         if not column.is_ragged and column_type.kind is not Kind.INT:
             raise NotCompiled("", [column.name], "its lists are of one length, or missing")
-        register = self._register()
-        self._steps.append(Step(NoneMissing(column.name), (column_type.register,), (register,)))
+        register = self._emitter.convert(NoneMissing(column.name), column_type.register)
         return replace(column_type, register=register, with_gaps=False)
 
     # -- the walk
@@ -297,10 +287,11 @@ class _Compiler:
         unnamed: dict[int, Makers] = {}
         for node in graph.nodes:
             self._path = (*path, node.number)
+            self._emitter.is_last = self._path == self._last_path
             merged = self._merge(node, frames, root)
             makers = self._unnamed.merge(node, frames, unnamed, root)
             self._count_columns(len(merged))
-            steps, tables = len(self._steps), len(self._tables)
+            steps, tables = len(self._emitter.steps), len(self._emitter.tables)
             try:
                 frames[node.number] = self._transform(node, merged)
                 unnamed[node.number] = self._pass_on(node, makers)
@@ -312,7 +303,7 @@ class _Compiler:
                     else NotCompiled(_label(node), node.selection, str(error))
                 )
                 # 2. What its rule emitted before it gave up is taken back.
-                del self._steps[steps:], self._tables[tables:]
+                del self._emitter.steps[steps:], self._emitter.tables[tables:]
                 # 3. It runs in pandas, if that is known to be possible.
                 frames[node.number] = self._keep(node, merged, reason)
                 unnamed[node.number] = self._pass_on(node, makers) | self._unnamed.new_maker(merged)
@@ -367,22 +358,22 @@ class _Compiler:
             keeps_rows=keeps_rows,
             operator=_label(node),
         )
-        series = [self._register() for _ in columns]
-        self._steps.append(
+        series = [self._emitter.new_register() for _ in columns]
+        self._emitter.steps.append(
             Step(
                 operation,
                 tuple(handed_over),
                 tuple(series),
                 _label(node),
                 names,
-                is_last=self._path == self._last_path,
+                is_last=self._emitter.is_last,
             )
         )
         class_name = node.operator.class_name
         runs_alone = class_name in STAND_INS or class_name.startswith(BY_VALUE)
         self._kept.append(Kept(_label(node), reason.columns, str(reason), not runs_alone))
         # 3. The same as arrays, where numpy has a plain type for it.
-        rows = next(iter(merged.values())).rows if keeps_rows else self.new_rows()
+        rows = next(iter(merged.values())).rows if keeps_rows else self._emitter.new_rows()
         # 4. A function may pass on lists that it was given.
         shared_by = _find_sharing((*merged.values(), *columns.values()))
         return {
@@ -400,7 +391,7 @@ class _Compiler:
             column.name: _schema_type(column, lists=kept is KeptColumns.OTHER_ROWS)
             for column in node.output
         }
-        call = Call(node, merged, self._directory, self)
+        call = Call(node, merged, self._directory, self._emitter)
         if rule.adds is not None:
             known = rule.adds(call)
             added = {name: foreseen[name] for name in foreseen if name not in merged}
@@ -426,8 +417,7 @@ class _Compiler:
         elif column.kind is Kind.TEXT:
             column = replace(column, with_gaps=True, gaps_left=True)
         operation = TakeArray(name, column.kind.value, rows)
-        register = self._register()
-        self._steps.append(Step(operation, (series,), (register,), _label(node), (name,)))
+        register = self._emitter.convert(operation, series, _label(node), (name,))
         either = frozenset({register} if column.kind.is_number else ())
         return replace(column, register=register, series=series, either=either)
 
@@ -479,22 +469,22 @@ class _Compiler:
         assert rule.compile is not None
         uncertain = [name for name, column in frame.items() if column.either]
         if not uncertain:
-            return rule.compile(Call(node, frame, self._directory, self))
-        before = self._emitted()
-        put_out = rule.compile(Call(node, frame, self._directory, self))
-        after = self._emitted()
+            return rule.compile(Call(node, frame, self._directory, self._emitter))
+        before = self._emitter.save()
+        put_out = rule.compile(Call(node, frame, self._directory, self._emitter))
+        after = self._emitter.save()
         either = dict.fromkeys(put_out, frozenset[int]())
         for name in uncertain:
-            self._restore(before)
+            self._emitter.restore(before)
             self._count_columns(len(frame))
             other = self._compile_otherwise(node, rule, frame, name)
-            if self._emitted() == after and _are_alike(put_out, other):
+            if self._emitter.save() == after and _are_alike(put_out, other):
                 for output, column in put_out.items():
                     if column.kind is not other[output].kind:
                         either[output] |= frame[name].either
             else:
                 self._of_one_kind |= frame[name].either
-        self._restore(after)
+        self._emitter.restore(after)
         return {name: replace(put_out[name], either=either[name]) for name in put_out}
 
     def _compile_otherwise(self, node: Node, rule: Rule, frame: Frame, name: str) -> Frame:
@@ -504,16 +494,9 @@ class _Compiler:
             return {}
         flipped = {**frame, name: frame[name].of_other_kind()}
         try:
-            return rule.compile(Call(node, flipped, self._directory, self))
+            return rule.compile(Call(node, flipped, self._directory, self._emitter))
         except (NotCompiled, Unknown):
             return {}
-
-    def _emitted(self) -> _Emitted:
-        return tuple(self._steps), tuple(self._tables), self._registers, self._row_sets
-
-    def _restore(self, emitted: _Emitted) -> None:
-        steps, tables, self._registers, self._row_sets = emitted
-        self._steps, self._tables = [*steps], [*tables]
 
     def _run_subgraph(self, node: Node, frame: Frame) -> Frame:
         inner = node.operator.subgraph
@@ -524,57 +507,6 @@ class _Compiler:
         put_out = self._execute(inner, shared, self._path)
         names = [column.name for column in inner.output_node.output]
         return {name: _column(node, put_out, name) for name in names}
-
-    # -- what rules ask for (rules.Emitter)
-
-    def emit(
-        self,
-        call: Call,
-        operation: Parameters,
-        reads: Iterable[ColumnType],
-        writes: Iterable[ColumnType],
-        columns: tuple[str, ...],
-    ) -> list[ColumnType]:
-        """A step; the columns that it writes, in registers of their own."""
-        written = [column.at(self._register()) for column in writes]
-        self._steps.append(
-            Step(
-                operation,
-                tuple(column.register for column in reads),
-                tuple(column.register for column in written),
-                call.node.operator.label,
-                columns,
-                is_last=self._path == self._last_path,
-            )
-        )
-        return written
-
-    def table(self, table: Table) -> int:
-        """The table's number; one that was asked for before has one already.
-
-        NVTabular keeps files in a cache by their paths, for all operators (merlin.io.worker): those
-        that read one file in two ways would change it for each other. A pickle is no such file.
-        """
-        alike = [other for other in self._tables if table.path == other.path]
-        if not table.given and any(table != other for other in alike):
-            raise Unknown(f"{table.path.name} is read in two ways")
-        if table not in self._tables:
-            self._tables.append(table)
-        return self._tables.index(table)
-
-    def may_leave_out(self) -> bool:
-        """Whether a column may be absent: at first it may, then nobody does without it."""
-        self.left_out = True
-        return self._may_leave_out
-
-    def new_rows(self) -> int:
-        """A number for rows that are not those of the request."""
-        self._row_sets += 1
-        return self._row_sets - 1
-
-    def _register(self) -> int:
-        self._registers += 1
-        return self._registers - 1
 
 
 def _are_alike(frame: Frame, other: Frame) -> bool:
@@ -619,16 +551,17 @@ def _mark_shared(steps: tuple[Step, ...]) -> tuple[Step, ...]:
         readers.update({maker[number]: 1 + twice for number in step.reads if number in maker})
     shared = {number for number, place in maker.items() if readers[place] > 1}
     return tuple(
-        replace(
-            step,
-            operation=replace(
-                step.operation, others_read=tuple(number in shared for number in step.reads)
-            ),
-        )
+        _change(step, others_read=tuple(number in shared for number in step.reads))
         if isinstance(step.operation, KeptNode)
         else step
         for step in steps
     )
+
+
+def _change(step: Step, **parameters: object) -> Step:
+    """The step with other parameters of its operation."""
+    operation: Any = step.operation
+    return replace(step, operation=replace(operation, **parameters))
 
 
 def _reads_objects(step: Step) -> bool:

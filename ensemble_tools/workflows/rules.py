@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ensemble_tools.archive.executor_graph import Node
 from ensemble_tools.archive.workflow_files import place_of
@@ -18,12 +18,14 @@ from ensemble_tools.errors import shown
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.program import Table
+from ensemble_tools.workflows.program import Step, Table
 from ensemble_tools.workflows.runtime.operations.filling import NoneLeft, NoneMissing
 from ensemble_tools.workflows.runtime.records import Parameters
 
 #: Kinds of keys that pandas merges by -> how a table compares them.
 _MERGED_BY = {Kind.INT: "whole", Kind.FLOAT: "real", Kind.TEXT: "text"}
+#: What a rule may add to: steps, tables, and the numbers of registers and of sets of rows.
+Emitted = tuple[tuple[Step, ...], tuple[Table, ...], int, int]
 
 
 class KeptColumns(Enum):
@@ -86,27 +88,88 @@ def nvtabular(module: str, *names: str) -> tuple[str, ...]:
     return tuple(f"nvtabular.ops.{module}.{name}" for name in names)
 
 
-class Emitter(Protocol):
-    """Where steps and tables are put."""
+class Emitter:
+    """Where rules put steps and tables.
+
+    may_leave_out: whether a column may be absent that the program cannot have. is_last: whether the
+    operator at work makes the answer.
+    """
+
+    def __init__(self, may_leave_out: bool) -> None:
+        self.steps: list[Step] = []
+        self.tables: list[Table] = []
+        self.registers = 0
+        #: Rows that are not those of the request have numbers from 1 on.
+        self._row_sets = 1
+        self._may_leave_out = may_leave_out
+        #: Whether a column is absent, which somebody may read.
+        self.left_out = self.is_last = False
 
     def emit(
         self,
-        call: Call,
+        operator: str,
         operation: Parameters,
         reads: Iterable[ColumnType],
         writes: Iterable[ColumnType],
         columns: tuple[str, ...],
     ) -> list[ColumnType]:
         """A step; the columns that it writes, in registers of their own. columns: its subject."""
+        written = [column.at(self.new_register()) for column in writes]
+        read_registers = tuple(column.register for column in reads)
+        registers = tuple(column.register for column in written)
+        self.steps.append(
+            Step(operation, read_registers, registers, operator, columns, is_last=self.is_last)
+        )
+        return written
+
+    def convert(
+        self,
+        operation: Parameters,
+        register: int,
+        operator: str = "",
+        columns: tuple[str, ...] = (),
+    ) -> int:
+        """A step that makes a column of what a register holds; the register that it writes."""
+        written = self.new_register()
+        self.steps.append(Step(operation, (register,), (written,), operator, columns))
+        return written
 
     def table(self, table: Table) -> int:
-        """The table's number in the program; raises Unknown where its file is read otherwise."""
+        """The table's number in the program; raises Unknown where its file is read otherwise.
+
+        NVTabular keeps files in a cache by their paths, for all operators (merlin.io.worker): those
+        that read one file in two ways would change it for each other. A pickle is no such file.
+        """
+        alike = [other for other in self.tables if table.path == other.path]
+        if not table.given and any(table != other for other in alike):
+            raise Unknown(f"{table.path.name} is read in two ways")
+        if table not in self.tables:
+            self.tables.append(table)
+        return self.tables.index(table)
+
+    def new_register(self) -> int:
+        """A number for a column."""
+        self.registers += 1
+        return self.registers - 1
 
     def new_rows(self) -> int:
         """A number for rows that are not those of the request."""
+        self._row_sets += 1
+        return self._row_sets - 1
 
     def may_leave_out(self) -> bool:
-        """Whether a column may be absent that the program cannot have, as nobody may read it."""
+        """Whether a column may be absent: at first it may, then nobody does without it."""
+        self.left_out = True
+        return self._may_leave_out
+
+    def save(self) -> Emitted:
+        """All that was put here."""
+        return tuple(self.steps), tuple(self.tables), self.registers, self._row_sets
+
+    def restore(self, emitted: Emitted) -> None:
+        """Nothing else was put here."""
+        steps, tables, self.registers, self._row_sets = emitted
+        self.steps, self.tables = [*steps], [*tables]
 
 
 @dataclass(frozen=True)
@@ -221,7 +284,7 @@ class Call:
         self, operation: Parameters, reads: list[ColumnType], writes: ColumnType, name: str
     ) -> ColumnType:
         """A step that makes one column."""
-        (column,) = self.emitter.emit(self, operation, reads, [writes], (name,))
+        (column,) = self.emitter.emit(self.node.operator.label, operation, reads, [writes], (name,))
         return column
 
     def emit_several(
@@ -232,7 +295,7 @@ class Call:
         columns: tuple[str, ...],
     ) -> list[ColumnType]:
         """A step that makes several columns. columns: what the operator is applied to."""
-        return self.emitter.emit(self, operation, reads, writes, columns)
+        return self.emitter.emit(self.node.operator.label, operation, reads, writes, columns)
 
     def _check(
         self,
