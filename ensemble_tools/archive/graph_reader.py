@@ -21,6 +21,7 @@ from ensemble_tools.archive.inert_pickle import (
 )
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import read_objects
+from ensemble_tools.archive.source_model import PYTHON_FILE
 from ensemble_tools.errors import GraphNotInert, GraphUnreadable, quoted
 
 #: The operator's attribute that names its Triton model: _nvt_model_name, _torch_model_name, ...
@@ -58,9 +59,7 @@ def read_executor_graph(repository: ModelRepository) -> ExecutorGraph | None:
     path = repository.graph_path
     if path is None:
         return None
-    config = repository.entry.config
-    name = config.message.default_model_filename if config else ""
-    template = read_template(path.parent.parent / (name or "model.py"))
+    template = read_template(path.parent.parent / (repository.entry.named_file or PYTHON_FILE))
     try:
         graph = read_graph_file(path)
     except GraphNotInert as error:

@@ -31,6 +31,11 @@ _WORKFLOW = "nvtabular.workflow.workflow.Workflow"
 _NODE = "merlin.dag.node.Node"
 _OLD_NODE = "nvtabular.workflow.node.WorkflowNode"
 _FORMATS = "merlin.dag.operator.DataFormats"
+#: Operators that change a column's schema alone.
+TAGGING = (
+    *("AddMetadata", "AddTags", "AddProperties", "TagAsUserID", "TagAsItemID"),
+    *("TagAsUserFeatures", "TagAsItemFeatures"),
+)
 
 #: merlin-core's and NVTabular's classes in a workflow -> their attributes. `:` and a type: of these
 #: the class itself makes values of no other. `?`: it may lack the attribute.
@@ -117,15 +122,7 @@ _CLASSES: dict[str, str] = (
     | {
         f"{package}.ops.add_metadata.{name}": "tags properties"
         for package in ("merlin.dag", "nvtabular")
-        for name in (
-            "AddMetadata",
-            "AddTags",
-            "AddProperties",
-            "TagAsUserID",
-            "TagAsItemID",
-            "TagAsUserFeatures",
-            "TagAsItemFeatures",
-        )
+        for name in TAGGING
     }
 )
 

@@ -43,7 +43,7 @@ WORKFLOW = "workflow"
 #: What the python backend runs, unless default_model_filename says otherwise.
 PYTHON_FILE = "model.py"
 #: What the pytorch backend loads, unless default_model_filename says otherwise; both are zip files.
-_TORCHSCRIPT, _AOT_INDUCTOR = "model.pt", "model.pt2"
+TORCHSCRIPT, _AOT_INDUCTOR = "model.pt", "model.pt2"
 #: What the onnxruntime backend loads, also in a directory of that name.
 _ONNX = "model.onnx"
 #: By a place with this in it ONNX Runtime means an address in its own memory.
@@ -131,12 +131,14 @@ class SourceModel:
         return derive_backend(message, self.payload.get(version, ()))
 
     @property
+    def named_file(self) -> str:
+        """What the config names for its backend to load (default_model_filename); or empty."""
+        return str(self.config.message.default_model_filename) if self.config else ""
+
+    @property
     def python_file(self) -> str | None:
         """What the python backend runs in each version; None for a model of another backend."""
-        if self.backend != "python":
-            return None
-        named = str(self.config.message.default_model_filename) if self.config else ""
-        return named or PYTHON_FILE
+        return (self.named_file or PYTHON_FILE) if self.backend == "python" else None
 
 
 def is_model_directory(directory: Path) -> bool:
@@ -283,8 +285,7 @@ def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
     if model.backend != "pytorch":
         return
     config = model.config
-    named = config.message.default_model_filename if config else ""
-    names = (named,) if named else (_TORCHSCRIPT, _AOT_INDUCTOR)
+    names = (model.named_file,) if model.named_file else (TORCHSCRIPT, _AOT_INDUCTOR)
     for version, name in product(model.versions, names):
         path = model.find_version_directory(version) / name
         if Path(name).is_absolute() or ".." in Path(name).parts or not is_file(path):
@@ -301,8 +302,7 @@ def _find_hollow(model: SourceModel) -> Iterator[tuple[str, str]]:
     version = model.served_version
     if version is None:
         return
-    named = model.config.message.default_model_filename if model.config else ""
-    graph = (named or _ONNX) if model.backend == "onnxruntime" else None
+    graph = (model.named_file or _ONNX) if model.backend == "onnxruntime" else None
     for name in model.payload.get(version, ()):
         path = model.find_version_directory(version) / name
         if is_pointer(path):
@@ -327,10 +327,9 @@ def _find_lacking_weights(path: Path) -> str:
 
 
 def _read_constants(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
-    config = model.config
     if model.backend != "tensorflow":
         return
-    name = (config.message.default_model_filename if config else "") or _SAVED_MODEL
+    name = model.named_file or _SAVED_MODEL
     if Path(name).is_absolute() or ".." in Path(name).parts:
         return
     for version in model.versions:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from ensemble_tools.archive.executor_graph import ExecutorGraph, Operator
+from ensemble_tools.archive.nvtabular_release import TAGGING
 
 #: Packages whose operators call no model but the one that they name.
 _MERLINS = ("merlin.", "nvtabular.")
@@ -29,13 +30,7 @@ _KINDS = {
     "SubsetColumns": OperatorKind.SELECTION,
     "GroupingOp": OperatorKind.SELECTION,
     "SubtractionOp": OperatorKind.SUBTRACTION,
-    "AddMetadata": OperatorKind.IDENTITY,
-    "AddTags": OperatorKind.IDENTITY,
-    "AddProperties": OperatorKind.IDENTITY,
-    "TagAsUserID": OperatorKind.IDENTITY,
-    "TagAsItemID": OperatorKind.IDENTITY,
-    "TagAsUserFeatures": OperatorKind.IDENTITY,
-    "TagAsItemFeatures": OperatorKind.IDENTITY,
+    **dict.fromkeys(TAGGING, OperatorKind.IDENTITY),
     "Subgraph": OperatorKind.SUBGRAPH,
     "TransformWorkflowTriton": OperatorKind.CALL,
     "PredictPyTorchTriton": OperatorKind.CALL,

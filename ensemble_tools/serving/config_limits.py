@@ -19,11 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+
 from ensemble_tools.archive.files import followed, is_directory, is_file, size_of
 from ensemble_tools.archive.instance_groups import find_instances
 from ensemble_tools.archive.model_config import (
     ENVIRONMENT,
     MODEL_DIRECTORY,
+    TRITON_TYPES,
     ModelConfig,
     TensorSpec,
     count_served_versions,
@@ -48,16 +51,8 @@ MAX_BATCH = 2**24
 MAX_LABEL_BYTES = 64 * 1024 * 1024
 #: Bytes of a value by its type; a text is at least its length.
 _SIZES = {
-    "TYPE_BOOL": 1,
-    "TYPE_UINT8": 1,
-    "TYPE_INT8": 1,
-    "TYPE_UINT16": 2,
-    "TYPE_INT16": 2,
-    "TYPE_FP16": 2,
+    **{data_type: np.dtype(name).itemsize for name, data_type in TRITON_TYPES.items()},
     "TYPE_BF16": 2,
-    "TYPE_UINT32": 4,
-    "TYPE_INT32": 4,
-    "TYPE_FP32": 4,
     "TYPE_STRING": 4,
 }
 _LARGEST_SIZE = 8

@@ -383,8 +383,7 @@ def _find_expected_payload(model: SourceModel, config: ModelConfig | None) -> tu
         return ()
     platform = config.platform if config else ""
     expected = _PYTORCH.get(platform, ()) if backend == "pytorch" else _PAYLOADS.get(backend, ())
-    if expected and config is not None and config.message.default_model_filename:
-        name = str(config.message.default_model_filename)
+    if expected and (name := model.named_file):
         return (name, f"{name}/", *_FALLBACKS.get(backend, ()))
     return expected
 

@@ -30,15 +30,19 @@ from ensemble_tools.archive.parquet_footer import names_pickle
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import PICKLE
 from ensemble_tools.archive.signatures import TORCHSCRIPT_ENTRY
-from ensemble_tools.archive.source_model import GRAPH_FILE, PYTHON_FILE, WORKFLOW, SourceModel
+from ensemble_tools.archive.source_model import (
+    GRAPH_FILE,
+    PYTHON_FILE,
+    TORCHSCRIPT,
+    WORKFLOW,
+    SourceModel,
+)
 from ensemble_tools.archive.zip_sizes import holds_entry
 from ensemble_tools.errors import PicklesRefused, printable, shown
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 from ensemble_tools.setting_names import PICKLES
 from ensemble_tools.workflows.program import PANDAS
 
-#: What the pytorch backend loads, unless default_model_filename says otherwise.
-_TORCHSCRIPT = "model.pt"
 #: torch itself tells TorchScript from what torch.save wrote by this entry.
 _SAVED_ENTRY = "data.pkl"
 #: How the files are called that torch compiled to native code.
@@ -171,8 +175,7 @@ def _find_in_generated(
 def _find_torch(source: SourceModel) -> Iterator[Unpickled]:
     if source.backend != "pytorch":
         return
-    config = source.config
-    name = (config.message.default_model_filename if config else "") or _TORCHSCRIPT
+    name = source.named_file or TORCHSCRIPT
     if name.endswith(_COMPILED_BY_TORCH):
         return
     for version in source.versions:

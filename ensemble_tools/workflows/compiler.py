@@ -14,8 +14,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
 from ensemble_tools.archive.inert_pickle import BY_VALUE
+from ensemble_tools.archive.model_config import TRITON_TYPES
 from ensemble_tools.archive.tensor_names import is_part_of_list, list_ragged_tensors
 from ensemble_tools.errors import quoted
 from ensemble_tools.workflows.errors import NotCompiled
@@ -40,29 +43,17 @@ from ensemble_tools.workflows.runtime.operations.filling import NoneMissing
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 from ensemble_tools.workflows.unnamed import NOBODY, Makers, UnnamedColumns
 
+#: numpy's types of a request's columns.
+_REQUESTED = {name: np.dtype(name) for name in TRITON_TYPES if name not in ("float16", "uint64")}
+_LETTERS = {"b": Kind.BOOL, "i": Kind.INT, "u": Kind.INT, "f": Kind.FLOAT}
 #: Triton's data types -> what they are to the compiler, and the width in bytes.
 _KINDS = {
-    "TYPE_BOOL": (Kind.BOOL, 1),
-    "TYPE_INT8": (Kind.INT, 1),
-    "TYPE_INT16": (Kind.INT, 2),
-    "TYPE_INT32": (Kind.INT, 4),
-    "TYPE_INT64": (Kind.INT, 8),
-    "TYPE_UINT8": (Kind.INT, 1),
-    "TYPE_UINT16": (Kind.INT, 2),
-    "TYPE_UINT32": (Kind.INT, 4),
-    "TYPE_FP32": (Kind.FLOAT, 4),
-    "TYPE_FP64": (Kind.FLOAT, 8),
-    "TYPE_STRING": (Kind.TEXT, 0),
-}
+    TRITON_TYPES[name]: (_LETTERS[dtype.kind], dtype.itemsize) for name, dtype in _REQUESTED.items()
+} | {"TYPE_STRING": (Kind.TEXT, 0)}
 #: What a schema says of texts that are answered; Triton takes none of what it calls `str`.
 _TEXTS = ("object",)
 #: The types that an answer's columns are cast to.
-_NUMBERS = (
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    "float32",
-    "float64",
-    "bool",
-)
+_NUMBERS = {*_REQUESTED, "uint64"}
 #: How the schema's types begin -> what such values are.
 _BEGINNINGS = {
     "int": Kind.INT,

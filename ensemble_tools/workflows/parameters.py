@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ensemble_tools.archive.inert_pickle import Inert, class_name
+from ensemble_tools.archive.model_config import TRITON_TYPES
 from ensemble_tools.workflows.runtime.records import Number, NumpyNumber
 
 #: numpy's codes of numbers, with how struct reads them.
@@ -25,21 +26,10 @@ _CODES = {
     "f8": "d",
 }
 #: Types that operators may be told to make, by every name that they go by.
-_TYPES = {
-    name: name
-    for name in (
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "float32",
-        "float64",
-    )
-} | {"float": "float64", "int": "int64"}
+_TYPES = {name: name for name in TRITON_TYPES if name not in ("bool", "float16")} | {
+    "float": "float64",
+    "int": "int64",
+}
 _NUMPY_SCALARS = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
 _CODED = {
     f"{kind}{bits // 8}": f"{name}{bits}"

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
+from ensemble_tools.archive.nvtabular_release import TAGGING
 from ensemble_tools.workflows.frames import Frame
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.rules import Call, Rule, Unnamed, nvtabular
-
-_TAGS = (
-    "AddMetadata",
-    "AddTags",
-    "AddProperties",
-    "TagAsUserID",
-    "TagAsItemID",
-    "TagAsUserFeatures",
-    "TagAsItemFeatures",
-)
 
 
 def pass_on(call: Call) -> Frame:
@@ -54,8 +45,8 @@ def rename(call: Call) -> Frame:
 RULES = (
     Rule(
         (
-            *nvtabular("add_metadata", *_TAGS),
-            *(f"merlin.dag.ops.add_metadata.{name}" for name in _TAGS),
+            *nvtabular("add_metadata", *TAGGING),
+            *(f"merlin.dag.ops.add_metadata.{name}" for name in TAGGING),
             *nvtabular("value_counts", "ValueCount"),
         ),
         pass_on,
