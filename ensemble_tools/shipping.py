@@ -69,7 +69,7 @@ def check_archive(path: Path, *, strict: bool) -> tuple[str, ...]:
     strict: Triton completes no config. Raises EnsembleToolsError, OSError.
     """
     from ensemble_tools.commands.path_argument import open_path
-    from ensemble_tools.packing.checking import check_archive as check_directory
+    from ensemble_tools.serving.opened_archive import check_archive as check_directory
 
     with open_path(path) as directory:
         return check_directory(directory, strict=strict)

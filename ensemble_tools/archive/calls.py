@@ -43,8 +43,7 @@ def find_calls(
     no names: its requests must not reach another archive's models. A model's own name does not
     count.
     """
-    configs = [model.config for model in models.values() if model.config]
-    steps = {step.model_name for config in configs for step in config.steps}
+    steps = {name for model in models.values() for name in model.step_names}
     calls: dict[str, tuple[str, ...]] = {}
     for name, files in python.items():
         others = models.keys() - {name}

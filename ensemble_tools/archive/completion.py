@@ -19,6 +19,7 @@ from ensemble_tools.archive.files import is_file
 from ensemble_tools.archive.forest_config import describe_forest
 from ensemble_tools.archive.model_config import (
     ModelConfig,
+    TensorSpec,
     number_data_type,
     parse_model_config,
     print_model_config,
@@ -34,7 +35,6 @@ from ensemble_tools.archive.signatures import (
     TORCHSCRIPT_ENTRY,
     Forest,
     Signature,
-    Tensor,
     find_no_tensor,
     read_arguments,
     read_forest,
@@ -184,7 +184,7 @@ def _drop_batch(signature: Signature) -> Signature | None:
     if any(tensor.dims[0] != -1 for tensor in tensors):
         return None
     inputs, outputs = (
-        tuple(Tensor(it.name, it.data_type, it.dims[1:]) for it in some)
+        tuple(TensorSpec(it.name, it.data_type, it.dims[1:]) for it in some)
         for some in (signature.inputs, signature.outputs)
     )
     return Signature(inputs, outputs)
@@ -214,7 +214,7 @@ def _guess_torch(file: ModelFile, path: Path) -> _Described:
 
 def _make_unknown_tensors(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Signature:
     some = (
-        tuple(Tensor(name, "TYPE_FP32", (-1,)) for name in names) for names in (inputs, outputs)
+        tuple(TensorSpec(name, "TYPE_FP32", (-1,)) for name in names) for names in (inputs, outputs)
     )
     return Signature(*some)
 
@@ -239,7 +239,7 @@ def _declare(
         _add(message.output, signature.outputs)
 
 
-def _add(declared: Any, tensors: tuple[Tensor, ...]) -> None:
+def _add(declared: Any, tensors: tuple[TensorSpec, ...]) -> None:
     for tensor in tensors:
         data_type = number_data_type(tensor.data_type)
         added = declared.add(name=tensor.name, data_type=data_type, dims=tensor.dims or (1,))

@@ -62,7 +62,7 @@ def _find_uncalled(
     """
     users: dict[str, set[str]] = {}
     for user in models.values():
-        for name in (*_step_names(user), *calls.get(user.name, ())):
+        for name in (*user.step_names, *calls.get(user.name, ())):
             users.setdefault(name, set()).add(user.name)
     seen: set[str] = set()
     uncalled: dict[str, SourceModel] = {}
@@ -125,14 +125,10 @@ def _names_below(
     waiting = [top]
     while waiting:
         model = waiting.pop()
-        new_names = _step_names(model).union((calls or {}).get(model.name, ())) - names
+        new_names = {*model.step_names, *(calls or {}).get(model.name, ())} - names
         names |= new_names
         waiting.extend(models[name] for name in new_names if name in models)
     return names
-
-
-def _step_names(model: SourceModel) -> set[str]:
-    return {step.model_name for step in model.config.steps} if model.config else set()
 
 
 def _hint_at_executors(models: Mapping[str, SourceModel]) -> str:
@@ -157,7 +153,7 @@ def _hint_at_executors(models: Mapping[str, SourceModel]) -> str:
 
 def _find_outermost(models: Mapping[str, SourceModel]) -> list[SourceModel]:
     ensembles = [model for model in models.values() if model.is_ensemble]
-    inner = {step.model_name for model in ensembles if model.config for step in model.config.steps}
+    inner = {name for model in ensembles for name in model.step_names}
     # Where every ensemble is a step of another one, planning the first will name the circle.
     return [model for model in ensembles if model.name not in inner] or ensembles[:1]
 

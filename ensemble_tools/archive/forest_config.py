@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.signatures import Forest, Signature, Tensor
+from ensemble_tools.archive.model_config import TensorSpec
+from ensemble_tools.archive.signatures import Forest, Signature
 
 #: As in fil_backend's own example.
 _MAX_ROWS = 32768
@@ -26,8 +27,8 @@ def describe_forest(
     width = _find_width(config, forest)
     rows = () if config.max_batch_size > 0 else (-1,)
     signature = Signature(
-        (Tensor("input__0", "TYPE_FP32", (*rows, forest.features or -1)),),
-        (Tensor("output__0", "TYPE_FP32", (*rows, width or -1)),),
+        (TensorSpec("input__0", "TYPE_FP32", (*rows, forest.features or -1)),),
+        (TensorSpec("output__0", "TYPE_FP32", (*rows, width or -1)),),
     )
     return written, signature, _find_unknown(forest, width, message)
 

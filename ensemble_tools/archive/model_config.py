@@ -100,15 +100,6 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
-class EnsembleStep:
-    """A step of an ensemble: maps go from the model's tensor names to ensemble tensor names."""
-
-    model_name: str
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class ModelConfig:
     """A parsed config.pbtxt beside its own text.
 
@@ -162,12 +153,12 @@ class ModelConfig:
         return {tensor.name: _read_tensor_spec(tensor) for tensor in self.message.output}
 
     @cached_property
-    def steps(self) -> tuple[EnsembleStep, ...]:
-        """The ensemble's steps in declared order; none for other models."""
-        return tuple(
-            EnsembleStep(step.model_name, dict(step.input_map), dict(step.output_map))
-            for step in self.message.ensemble_scheduling.step
-        )
+    def steps(self) -> tuple[pb.ModelEnsembling.Step, ...]:
+        """The ensemble's steps in declared order; none for other models.
+
+        Their maps go from the model's tensor names to ensemble tensor names.
+        """
+        return tuple(self.message.ensemble_scheduling.step)
 
     def make_full_dims(self, tensor: TensorSpec) -> tuple[int, ...]:
         """The tensor's whole shape, batch dimension included, as Triton checks it."""

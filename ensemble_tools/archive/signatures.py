@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ensemble_tools.archive.files import read_with
+from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.archive.wire_format import Message, NotReadable, Span, open_message
 from ensemble_tools.archive.zip_sizes import measure_unpacked
 
@@ -39,20 +40,11 @@ _MAX_FEATURES = 2**31
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """dims: the whole shape, -1 for any size."""
-
-    name: str
-    data_type: str
-    dims: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Signature:
-    """The tensors of a model, the batch dimension included, in the file's order."""
+    """The tensors of a model in the file's order; dims: their whole shapes."""
 
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
 
 
 @dataclass(frozen=True)
@@ -115,7 +107,7 @@ def read_arguments(path: Path) -> Arguments | None:
     return read_with(path, _read_arguments) if measure_unpacked(path) else None
 
 
-_Tensors = Iterable[Tensor | None]
+_Tensors = Iterable[TensorSpec | None]
 
 
 def _read(
@@ -129,9 +121,9 @@ def _read(
     return Signature(inputs, outputs) if inputs and outputs else None
 
 
-def _read_all(tensors: _Tensors) -> tuple[Tensor, ...]:
+def _read_all(tensors: _Tensors) -> tuple[TensorSpec, ...]:
     """The tensors; none where one of them is not known."""
-    known: dict[str, Tensor] = {}
+    known: dict[str, TensorSpec] = {}
     for tensor in tensors:
         if tensor is None or tensor.name in known or len(known) == _MAX_TENSORS:
             return ()
@@ -207,7 +199,7 @@ def _read_external_files(file: BinaryIO) -> frozenset[str]:
     return frozenset(files)
 
 
-def _read_onnx_tensor(value: Message) -> Tensor | None:
+def _read_onnx_tensor(value: Message) -> TensorSpec | None:
     name, kind = value.text(1), value.first(2)
     tensor = kind.first(1) if kind else None
     shape = tensor.first(2) if tensor else None
@@ -217,7 +209,7 @@ def _read_onnx_tensor(value: Message) -> Tensor | None:
     dims = tuple(_read_size(it.integer(1)) for it in shape.messages(1))
     if 0 in dims:  # no config can declare that
         return None
-    return Tensor(name, data_type, dims or (1,))  # a scalar, as ONNX Runtime's backend has it
+    return TensorSpec(name, data_type, dims or (1,))  # a scalar, as ONNX Runtime's backend has it
 
 
 def _find_no_tensor(file: BinaryIO) -> str:
@@ -272,14 +264,14 @@ def _read_saved_model(saved: Message) -> tuple[_Tensors, _Tensors] | None:
     return None
 
 
-def _read_tf_tensor(entry: Message) -> Tensor | None:
+def _read_tf_tensor(entry: Message) -> TensorSpec | None:
     name, info = entry.text(1), entry.first(2)
     shape = info.first(3) if info else None
     data_type = _TF_TYPES.get(info.integer(2) or 0) if info else None
     if not name or shape is None or data_type is None or shape.integer(3):
         return None
     dims = tuple(_read_size(it.integer(1) or 0) for it in shape.messages(2))
-    return Tensor(name, data_type, dims) if dims else None  # no config can declare a scalar
+    return TensorSpec(name, data_type, dims) if dims else None  # no config can declare a scalar
 
 
 # --- forests --------------------------------------------------------------------------------------

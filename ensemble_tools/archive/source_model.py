@@ -122,6 +122,11 @@ class SourceModel:
         return self.config is not None and self.config.is_ensemble
 
     @property
+    def step_names(self) -> tuple[str, ...]:
+        """The models that it is made of, if it is an ensemble."""
+        return tuple(step.model_name for step in self.config.steps) if self.config else ()
+
+    @property
     def backend(self) -> str:
         """Its backend, as Triton derives it; empty for an ensemble, and where nothing tells it."""
         if self.is_ensemble:

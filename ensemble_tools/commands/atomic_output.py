@@ -9,7 +9,14 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ensemble_tools.commands.errors import DestinationUnusable
+from ensemble_tools.errors import EnsembleToolsError
+
+
+class DestinationUnusable(EnsembleToolsError):
+    """The place to write to is taken, or is not there: nothing was written."""
+
+    def __init__(self, path: Path, found: str, remedy: str) -> None:
+        super().__init__(f"{path}: {found}; {remedy}")
 
 
 @contextlib.contextmanager

@@ -13,18 +13,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ensemble_tools.archive.source_model import CONFIG_FILE
-from ensemble_tools.commands.atomic_output import check_file_place, read_default_mode, stage_beside
-from ensemble_tools.commands.errors import DestinationUnusable
+from ensemble_tools.commands.atomic_output import (
+    DestinationUnusable,
+    check_file_place,
+    read_default_mode,
+    stage_beside,
+)
 from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
 from ensemble_tools.commands.path_argument import add_paths, open_path
 from ensemble_tools.commands.progress import format_size, progress
 from ensemble_tools.commands.several import Row, find_worst_code, summarize_in_lines, take_each
 from ensemble_tools.errors import EnsembleToolsError
-from ensemble_tools.packing.checking import check_archive
 from ensemble_tools.packing.layout import find_packed_tree
 from ensemble_tools.packing.source_tree import SourceTree
 from ensemble_tools.packing.writing import write_archive
-from ensemble_tools.serving.opened_archive import open_repository
+from ensemble_tools.serving.opened_archive import check_archive, open_repository
 
 SUFFIXES = (".tar.gz", ".tgz")
 #: A file is meant by a name that ends so.

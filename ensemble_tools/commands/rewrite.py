@@ -24,12 +24,16 @@ from google.protobuf import text_format
 from ensemble_tools.archive.model_config import parse_leniently
 from ensemble_tools.archive.repository import PACKED, read_repository
 from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW
-from ensemble_tools.commands.atomic_output import check_empty, read_default_mode, stage_beside
-from ensemble_tools.commands.errors import CommandError, DestinationUnusable, NotPlain
+from ensemble_tools.commands.atomic_output import (
+    DestinationUnusable,
+    check_empty,
+    read_default_mode,
+    stage_beside,
+)
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.path_argument import add_path
 from ensemble_tools.commands.progress import format_size
-from ensemble_tools.errors import ConfigIncomplete, shortened
+from ensemble_tools.errors import ConfigIncomplete, EnsembleToolsError, shortened
 from ensemble_tools.packing.source_tree import check_link, walk
 from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.namespace import Namespace
@@ -50,6 +54,16 @@ _LEGAL_NAME = re.compile(r"[A-Za-z0-9_-]+")
 #: Empty directories do not survive `aws s3 sync` and git; Triton wants an ensemble's version.
 _KEEP = ".keep"
 STRICT_FLAG = "--disable-auto-complete-config"
+
+
+class NotPlain(EnsembleToolsError):
+    """A Triton server without this container cannot serve the archive's form."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path}: {reason}, and a Triton server without this container would not load them "
+            "with it; ship the archive as it is and serve it with this container"
+        )
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -252,7 +266,7 @@ def _check_result(place: Path, serving_plan: ServingPlan) -> None:
     read_again = plan(repository, None, Namespace("m"), Choices(strict=False))
     if len(read_again.models) != len(serving_plan.models):
         missing = {*serving_plan.triton_names} - {model.source_name for model in read_again.models}
-        raise CommandError(
+        raise EnsembleToolsError(
             f"{place}: the rewritten repository does not use {', '.join(sorted(missing))}, which "
             "the plan needs; serve the archive with this container, and report this"
         )

@@ -53,14 +53,9 @@ class InputPlan:
     specs: tuple[TensorSpec, ...]
 
 
-def list_request_columns(config: ModelConfig) -> tuple[str, ...]:
-    """The columns of a request to an executor model, by the tensors that it declares."""
-    return tuple(dict.fromkeys(_find_column(name, config.inputs) for name in config.inputs))
-
-
-def list_answer_columns(config: ModelConfig) -> tuple[str, ...]:
-    """The columns of an executor model's answer, by the tensors that it declares."""
-    return tuple(dict.fromkeys(_find_column(name, config.outputs) for name in config.outputs))
+def list_columns(declared: Mapping[str, TensorSpec]) -> tuple[str, ...]:
+    """The columns of a request to an executor model, or of its answer, by the tensors of it."""
+    return tuple(dict.fromkeys(_find_column(name, declared) for name in declared))
 
 
 def plan_inputs(

@@ -11,7 +11,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from ensemble_tools.packing.errors import TreeUnusable
+from ensemble_tools.errors import EnsembleToolsError
 
 #: What archivers, file browsers, editors and Python leave behind; no model needs any of it.
 LITTER = frozenset(
@@ -22,6 +22,13 @@ LITTER = frozenset(
 MAX_ENTRIES = 1_000_000
 #: Directories in one another; a SavedModel or a python package has some ten.
 MAX_DEPTH = 100
+
+
+class TreeUnusable(EnsembleToolsError):
+    """A link, a special file or a name that no archive should carry."""
+
+    def __init__(self, path: Path, found: str, remedy: str) -> None:
+        super().__init__(f"{path}: {found}; {remedy}")
 
 
 @dataclass(frozen=True)

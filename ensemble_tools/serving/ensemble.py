@@ -9,7 +9,7 @@ from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import print_model_config
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import CONFIG_FILE, GRAPH_FILE, SourceModel
-from ensemble_tools.ensembles.edges import list_answer_columns, list_request_columns
+from ensemble_tools.ensembles.edges import list_columns
 from ensemble_tools.ensembles.ensemble_form import form_ensemble
 from ensemble_tools.ensembles.operator_kinds import has_foreign_operators
 from ensemble_tools.ensembles.render import EnsembleForm, GeneratedModel
@@ -44,8 +44,8 @@ def select_as_ensemble(
     _check_known(graph, executor.graph_path.parent.parent)
     wiring = wire(
         graph,
-        list_request_columns(executor.config),
-        list_answer_columns(executor.config),
+        list_columns(executor.config.inputs),
+        list_columns(executor.config.outputs),
         executor.graph_path,
     )
     _check_artifacts(wiring, executor)

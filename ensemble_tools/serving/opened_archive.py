@@ -105,6 +105,16 @@ def describe_operators(operators: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in operators.items()) or "no operators"
 
 
+def check_archive(path: Path, *, strict: bool) -> tuple[str, ...]:
+    """The notes of the plan by which a directory would be served; raises its refusal.
+
+    strict: Triton completes no config. SageMaker gives the model's name, so any will do here.
+    Raises EnsembleToolsError, OSError.
+    """
+    plan = require_plan(read_archive(path, "model", strict=strict, workflows=Compile.AUTO))
+    return (*plan.notes, *plan.doubts)
+
+
 def require_plan(archive: Archive) -> ServingPlan:
     """The plan; raises the refusal where there is none."""
     if archive.plan is None:

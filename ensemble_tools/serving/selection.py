@@ -132,7 +132,7 @@ def _gather(
     """Depth first, without recursion: an archive may nest ensembles without end."""
 
     def needed(model: SourceModel) -> Iterator[str]:
-        return iter([*_list_step_names(model), *calls.get(model.name, ())])
+        return iter([*model.step_names, *calls.get(model.name, ())])
 
     waiting = {first.name: needed(first)}
     while waiting:
@@ -155,10 +155,6 @@ def _gather(
             )
         else:
             waiting[name] = needed(models[name])
-
-
-def _list_step_names(model: SourceModel) -> list[str]:
-    return [step.model_name for step in model.config.steps] if model.config else []
 
 
 def _refuse_circle(model: SourceModel, circle: list[str]) -> EnsembleInvalid:

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tritonclient.grpc import model_config_pb2 as pb
+
 from ensemble_tools.archive.completion import SAVED_MODEL
 from ensemble_tools.archive.config_files import check_names
 from ensemble_tools.archive.model_config import (
-    EnsembleStep,
     ModelConfig,
     guess_backend,
     is_platform,
@@ -411,14 +412,14 @@ def _find_existing(
 ) -> set[str]:
     """All tensors, by running each step once what it reads is there; raises EnsembleInvalid."""
     readers: dict[str, list[int]] = {}
-    missing = [set(step.inputs.values()) for step in config.steps]
+    missing = [set(step.input_map.values()) for step in config.steps]
     for number, tensors in enumerate(missing):
         for tensor in tensors:
             readers.setdefault(tensor, []).append(number)
     new = [*config.inputs]
     for number, tensors in enumerate(missing):
         if not tensors:
-            new.extend(config.steps[number].outputs.values())
+            new.extend(config.steps[number].output_map.values())
     known: set[str] = set()
     while new:
         tensor = new.pop()
@@ -426,7 +427,7 @@ def _find_existing(
         for number in readers.pop(tensor, ()):
             missing[number].discard(tensor)
             if not missing[number]:
-                new.extend(config.steps[number].outputs.values())
+                new.extend(config.steps[number].output_map.values())
     for step, tensors in zip(config.steps, missing, strict=True):
         if tensors:
             raise _refuse_never_ready(model, step, produced, known)
@@ -437,7 +438,7 @@ def _check_producers(model: SourceModel, config: ModelConfig) -> dict[str, str]:
     """Ensemble tensor -> the step that puts it out; each may have only one."""
     produced: dict[str, str] = {}
     for step in config.steps:
-        for tensor in step.outputs.values():
+        for tensor in step.output_map.values():
             if tensor in produced or tensor in config.inputs:
                 other = produced.get(tensor, "the request")
                 raise EnsembleInvalid(
@@ -450,9 +451,9 @@ def _check_producers(model: SourceModel, config: ModelConfig) -> dict[str, str]:
 
 
 def _refuse_never_ready(
-    model: SourceModel, step: EnsembleStep, produced: Mapping[str, str], known: set[str]
+    model: SourceModel, step: pb.ModelEnsembling.Step, produced: Mapping[str, str], known: set[str]
 ) -> EnsembleInvalid:
-    tensor = next(tensor for tensor in step.inputs.values() if tensor not in known)
+    tensor = next(tensor for tensor in step.input_map.values() if tensor not in known)
     if tensor in produced:
         return EnsembleInvalid(
             model.config_path,

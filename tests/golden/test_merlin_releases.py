@@ -187,12 +187,12 @@ def edges(config: ModelConfig, names: dict[str, str]) -> dict[Endpoint, Endpoint
     """Reader -> writer, as (model, tensor); the request and the answer are the model ''."""
     writers = {name: ("", name) for name in config.inputs}
     for step in config.steps:
-        for tensor, ensemble_tensor in step.outputs.items():
+        for tensor, ensemble_tensor in step.output_map.items():
             writers[ensemble_tensor] = (names[step.model_name], tensor)
     found = {
         (names[step.model_name], tensor): writers[ensemble_tensor]
         for step in config.steps
-        for tensor, ensemble_tensor in step.inputs.items()
+        for tensor, ensemble_tensor in step.input_map.items()
     }
     return found | {("", name): writers[name] for name in config.outputs}
 

@@ -18,8 +18,8 @@ from ensemble_tools import Compile
 from ensemble_tools import __main__ as command
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.commands import rewrite
-from ensemble_tools.commands.errors import DestinationUnusable, NotPlain
-from ensemble_tools.commands.rewrite import findable
+from ensemble_tools.commands.atomic_output import DestinationUnusable
+from ensemble_tools.commands.rewrite import NotPlain, findable
 from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.serving.plan import Form, ServingPlan
 from ensemble_tools.workflows.program import Kept

@@ -8,8 +8,7 @@ from pathlib import Path
 from ensemble_tools.archive.executor_graph import Column
 from ensemble_tools.archive.model_config import ModelConfig, parse_model_config
 from ensemble_tools.ensembles.edges import (
-    list_answer_columns,
-    list_request_columns,
+    list_columns,
     plan_inputs,
 )
 from ensemble_tools.ensembles.parts import Parts
@@ -71,7 +70,7 @@ def gather(
     configs = {
         step.name: child_config(step, (backends or {}).get(step.name, "python")) for step in steps
     }
-    columns = list_request_columns(executor), list_answer_columns(executor)
+    columns = list_columns(executor.inputs), list_columns(executor.outputs)
     wiring = wire(graph.done(), *columns, PATH)
     plans = plan_inputs(wiring, executor, configs, PATH)
     wiring = drop_idle_calls(wiring, plans)

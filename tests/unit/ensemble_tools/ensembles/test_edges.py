@@ -10,8 +10,7 @@ from ensemble_tools.ensembles.conversions import Kind, Tensor
 from ensemble_tools.ensembles.edges import (
     InputPlan,
     find_whole_spec,
-    list_answer_columns,
-    list_request_columns,
+    list_columns,
     plan_inputs,
     shape_forest_output,
 )
@@ -220,5 +219,5 @@ def test_columns_of_a_config() -> None:
     """Values and offsets together are one ragged column; one of them alone is a name."""
     odd = column("x__values")
     config = executor_config((USER, GENRES, odd), (CLICK, odd))
-    assert list_request_columns(config) == ("user", "genres", "x__values")
-    assert list_answer_columns(config) == ("click", "x__values")
+    assert list_columns(config.inputs) == ("user", "genres", "x__values")
+    assert list_columns(config.outputs) == ("click", "x__values")

@@ -12,9 +12,8 @@ from ensemble_tools.archive.inert_pickle import Inert, Key, stand_in
 from ensemble_tools.archive.named_functions import NamedFunction, find_named
 from ensemble_tools.archive.saved_workflow import read_objects
 from ensemble_tools.archive.source_model import GRAPH_FILE
-from ensemble_tools.packing.checking import check_archive
 from ensemble_tools.serving.needed_modules import find_needed
-from ensemble_tools.serving.opened_archive import read_archive
+from ensemble_tools.serving.opened_archive import check_archive, read_archive
 from ensemble_tools.serving.serving_plan import Form, PublishedModel, Rewrite, ServingPlan
 
 GOLDEN = Path(__file__).parents[3] / "golden"
