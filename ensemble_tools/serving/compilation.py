@@ -31,7 +31,7 @@ from ensemble_tools.errors import (
 from ensemble_tools.serving.serving_plan import Compiled, PublishedModel
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
-from ensemble_tools.workflows.program import Input, Program
+from ensemble_tools.workflows.program import Program
 
 #: Of the reason why a workflow is not compiled, in characters: it stands in the log.
 _LONGEST_REASON = 1_000
@@ -102,7 +102,7 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
         raise NotCompiled("", (), "it has several versions")
     directory = source.directory / str(version) / WORKFLOW
     graph = read_graph_file(find_workflow_file(directory))
-    program = compile_workflow(graph, _read_inputs(config), directory)
+    program = compile_workflow(graph, config.inputs, directory)
     # Where an operator has no rule at all, that is the better reason.
     _check_release(source.workflow.content.unlike)
     _check_outputs(config, program)
@@ -118,12 +118,6 @@ def _check_release(why: str) -> None:
             f"it is not known to be written by NVTabular {RELEASE}, which is compiled: {why}; "
             f"export it again with Merlin {RELEASE}",
         )
-
-
-def _read_inputs(config: ModelConfig) -> dict[str, Input]:
-    return {
-        name: Input(tensor.data_type, tuple(tensor.dims)) for name, tensor in config.inputs.items()
-    }
 
 
 def _check_outputs(config: ModelConfig, program: Program) -> None:

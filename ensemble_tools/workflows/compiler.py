@@ -18,7 +18,7 @@ import numpy as np
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
 from ensemble_tools.archive.inert_pickle import BY_VALUE
-from ensemble_tools.archive.model_config import TRITON_TYPES
+from ensemble_tools.archive.model_config import TRITON_TYPES, TensorSpec
 from ensemble_tools.archive.tensor_names import is_part_of_list, list_ragged_tensors
 from ensemble_tools.errors import quoted
 from ensemble_tools.workflows.errors import NotCompiled
@@ -27,7 +27,7 @@ from ensemble_tools.workflows.no_rows import find_refusal
 from ensemble_tools.workflows.operators import OPERATORS
 from ensemble_tools.workflows.operators.users_code import FUNCTION
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.program import Input, Kept, Program, Step
+from ensemble_tools.workflows.program import Kept, Program, Step
 from ensemble_tools.workflows.rules import Call, Emitter, KeptColumns, Rule, Unnamed
 from ensemble_tools.workflows.runtime.kept import (
     ANSWERED_LISTS,
@@ -82,7 +82,9 @@ _FILES = "out_path"
 _KEEP_ROWS = (KeptColumns.ALONE, KeptColumns.BESIDE_INPUT)
 
 
-def compile_workflow(graph: ExecutorGraph, inputs: Mapping[str, Input], directory: Path) -> Program:
+def compile_workflow(
+    graph: ExecutorGraph, inputs: Mapping[str, TensorSpec], directory: Path
+) -> Program:
     """The program that answers as the workflow does, or NotCompiled with the reason.
 
     inputs: the tensors that its model declares. directory: where its files are.
@@ -114,7 +116,7 @@ class _Compiler:
     def __init__(
         self,
         graph: ExecutorGraph,
-        inputs: Mapping[str, Input],
+        inputs: Mapping[str, TensorSpec],
         directory: Path,
         emitter: Emitter,
     ) -> None:
@@ -212,7 +214,7 @@ class _Compiler:
             inputs.append(InputColumn(name, tensors, text=kind is Kind.TEXT))
         return frame, tuple(inputs)
 
-    def _tensor(self, column: str, tensor: str) -> Input:
+    def _tensor(self, column: str, tensor: str) -> TensorSpec:
         if tensor not in self._declared:
             raise NotCompiled("", [column], f"the model declares no input {quoted(tensor)}")
         declared = self._declared[tensor]

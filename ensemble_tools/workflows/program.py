@@ -17,14 +17,6 @@ Plain = Any
 
 
 @dataclass(frozen=True)
-class Input:
-    """One tensor that the model declares: its Triton data type and its dims, without a batch."""
-
-    data_type: str
-    dims: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Means:
     """Smoothed means of targets: what a category's rows say, and the more of those, the more.
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
 from ensemble_tools.archive.inert_pickle import read_pickle
+from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
-from ensemble_tools.workflows.program import Input, Program
+from ensemble_tools.workflows.program import Program
 from tests.support.pickled_frames import USERS
 
 AGE = Column("age", "float64", False, (None,))
@@ -26,11 +27,11 @@ DRINK = Column("drink", "object", False, (None,))
 TAGS = Column("tags", "int64", True, (None, None))
 COLUMNS = (AGE, USER, DRINK, TAGS)
 INPUTS = {
-    "age": Input("TYPE_FP64", (-1,)),
-    "user": Input("TYPE_INT64", (-1,)),
-    "drink": Input("TYPE_STRING", (-1,)),
-    "tags__values": Input("TYPE_INT64", (-1,)),
-    "tags__offsets": Input("TYPE_INT32", (-1,)),
+    "age": TensorSpec("age", "TYPE_FP64", (-1,)),
+    "user": TensorSpec("user", "TYPE_INT64", (-1,)),
+    "drink": TensorSpec("drink", "TYPE_STRING", (-1,)),
+    "tags__values": TensorSpec("tags__values", "TYPE_INT64", (-1,)),
+    "tags__offsets": TensorSpec("tags__offsets", "TYPE_INT32", (-1,)),
 }
 
 
@@ -73,7 +74,7 @@ def graph(column: Column, *operators: Operator) -> ExecutorGraph:
 
 
 def compiled(
-    *operators: Operator, column: Column = AGE, inputs: Mapping[str, Input] = INPUTS
+    *operators: Operator, column: Column = AGE, inputs: Mapping[str, TensorSpec] = INPUTS
 ) -> Program:
     """The program of operators that stand one after the other; the workflow lies in /none."""
     return compile_workflow(graph(column, *operators), inputs, Path("/none"))

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ensemble_tools.archive.graph_reader import read_graph_file
+from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.archive.saved_workflow import find_workflow_file
 from ensemble_tools.errors import GraphUnreadable
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.operators import RULES
-from ensemble_tools.workflows.program import Input, Program, Step, program_text
+from ensemble_tools.workflows.program import Program, Step, program_text
 from ensemble_tools.workflows.runtime.operations.categorify import Categorify
 from ensemble_tools.workflows.runtime.operations.grouping import Group
 from ensemble_tools.workflows.runtime.operations.joining import Join
@@ -69,7 +70,10 @@ class Outcome:
 def compile_case(case: Path) -> Outcome:
     """Write the program and its tables, or say why there is none."""
     declared = json.loads((case / INPUTS).read_text())
-    inputs = {row["name"]: Input(row["data_type"], tuple(row["dims"])) for row in declared}
+    inputs = {
+        row["name"]: TensorSpec(row["name"], row["data_type"], tuple(row["dims"]))
+        for row in declared
+    }
     directory = case / COMPILED
     directory.mkdir()
     try:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ensemble_tools.archive.executor_graph import ExecutorGraph, Operator
+from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
-from ensemble_tools.workflows.program import NVTABULAR, PANDAS, Input, Program
+from ensemble_tools.workflows.program import NVTABULAR, PANDAS, Program
 from ensemble_tools.workflows.runtime.kept import (
     ANSWERED_LISTS,
     BESIDE,
@@ -90,12 +91,12 @@ def test_lists_where_values_are_wanted() -> None:
     ("inputs", "reason"),
     [
         ({}, "declares no input 'age'"),
-        ({"age": Input("TYPE_FP16", (-1,))}, "a column of TYPE_FP16"),
-        ({"age": Input("TYPE_UINT64", (-1,))}, "a column of TYPE_UINT64"),
-        ({"age": Input("TYPE_FP64", (-1, 2, 2))}, "more than two dimensions"),
+        ({"age": TensorSpec("age", "TYPE_FP16", (-1,))}, "a column of TYPE_FP16"),
+        ({"age": TensorSpec("age", "TYPE_UINT64", (-1,))}, "a column of TYPE_UINT64"),
+        ({"age": TensorSpec("age", "TYPE_FP64", (-1, 2, 2))}, "more than two dimensions"),
     ],
 )
-def test_declared_inputs(inputs: dict[str, Input], reason: str) -> None:
+def test_declared_inputs(inputs: dict[str, TensorSpec], reason: str) -> None:
     with pytest.raises(NotCompiled, match=reason):
         compiled(LOG, inputs=inputs)
 
@@ -104,7 +105,7 @@ def test_lists_need_both_tensors() -> None:
     without = {name: tensor for name, tensor in INPUTS.items() if name != "tags__offsets"}
     with pytest.raises(NotCompiled, match="declares no input 'tags__offsets'"):
         compiled(LOG, column=TAGS, inputs=without)
-    of_floats = {**INPUTS, "tags__offsets": Input("TYPE_FP32", (-1,))}
+    of_floats = {**INPUTS, "tags__offsets": TensorSpec("tags__offsets", "TYPE_FP32", (-1,))}
     with pytest.raises(NotCompiled, match="offsets are no whole numbers"):
         compiled(LOG, column=TAGS, inputs=of_floats)
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
-from ensemble_tools.workflows.program import Input, Program, program_text
+from ensemble_tools.workflows.program import Program, program_text
 from ensemble_tools.workflows.runtime.program import LoadedProgram
 from tests.support.fitted_operators import CATEGORIES, EXAMPLES, operator, root, why_not_compiled
 
@@ -28,7 +29,7 @@ def program(
     columns = [Column(name, "float64", False, (None,)) for name in names]
     answered = tuple(Column(name, dtype, False, (None,)) for name, dtype in outputs.items())
     node = Node(1, applied, (0,), names, names, (), answered, groups)
-    inputs = {name: Input("TYPE_FP64", (-1,)) for name in names}
+    inputs = {name: TensorSpec(name, "TYPE_FP64", (-1,)) for name in names}
     return compile_workflow(ExecutorGraph((root(*columns), node)), inputs, Path("/none"))
 
 
