@@ -20,8 +20,8 @@ from pathlib import Path
 from merlin_simulator.measuring.page import write_picture
 from merlin_simulator.measuring.plots import Frame, Series, draw_points
 from merlin_simulator.measuring.quantities import format_seconds, format_share
-from merlin_simulator.planning.demand import PoissonDemand
-from merlin_simulator.planning.run import Setting, simulate
+from merlin_simulator.planning.demand import PoissonDemand, Setting
+from merlin_simulator.planning.run import simulate
 from merlin_simulator.replay.load import zipf_shares
 from merlin_simulator.rules import Rules
 from simulator.tests.support.planning import archives, machine

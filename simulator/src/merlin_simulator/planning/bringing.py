@@ -5,7 +5,7 @@ As holdings has it, and by the same decisions; what they wait for is seconds of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from enum import Enum
 
 from merlin_simulator.instance.decisions import (
@@ -23,7 +23,7 @@ from merlin_simulator.instance.decisions import (
     decide_memory,
 )
 from merlin_simulator.instance.memory import WISH_S
-from merlin_simulator.planning.demand import Chance, Demand, Figures
+from merlin_simulator.planning.demand import Chance, Setting
 from merlin_simulator.planning.instances import (
     Counts,
     Happening,
@@ -32,7 +32,6 @@ from merlin_simulator.planning.instances import (
     Toil,
     Work,
 )
-from merlin_simulator.rules import Rules
 
 #: Between two looks whether a model in use is idle, of what cannot do without its place.
 _AGAIN_S = 1.0
@@ -53,25 +52,22 @@ class Ended(Enum):
 
 class Bringing:
     """Archives by number. evict: a model leaves an instance for another, which takes so many
-    seconds. touch: the router sees another instance than before. loads_in_order: Setting's.
+    seconds. touch: the router sees another instance than before.
     """
 
     def __init__(
         self,
         happening: Happening,
-        demand: Demand,
-        archives: Sequence[Figures],
-        rules: Rules,
+        setting: Setting,
         chance: Chance,
         counts: Counts,
-        loads_in_order: Sequence[Sequence[float]],
         evict: Callable[[PlannedInstance, int], float],
         touch: Callable[[PlannedInstance], None],
     ) -> None:
-        self._happening, self._demand, self.archives = happening, demand, archives
-        self._rules, self._chance = rules, chance
-        self._numbers = {figures.name: number for number, figures in enumerate(archives)}
-        self._loads_in_order = [iter(loads) for loads in loads_in_order]
+        self._happening, self.archives = happening, setting.archives
+        self._rules, self._chance = setting.rules, chance
+        self._numbers = {figures.name: number for number, figures in enumerate(setting.archives)}
+        self._loads_in_order = [iter(loads) for loads in setting.loads_in_order]
         self._counts, self._evict, self._touch = counts, evict, touch
 
     def bring(
@@ -171,7 +167,7 @@ class Bringing:
         wish = self._happening.now + WISH_S
         for _ in range(self._rules.evictions_per_call):
             yield instance.room_turn
-            turn = instance.memory_turn(model, self._happening.now, self._demand, self.archives)
+            turn = instance.memory_turn(model, self._happening.now)
             self._happening.give_back(instance.room_turn)
             step = Step.DONE if turn is None else decide_memory(turn)
             if isinstance(step, UnloadAll):
@@ -195,7 +191,7 @@ class Bringing:
         figures, budget = self.archives[model], instance.machine.disk
         wish = self._happening.now + WISH_S
         while True:
-            held = instance.oldest_on_disk(self.archives)
+            held = instance.oldest_on_disk()
             turn = DiskTurn(held, figures.name, figures.disk, instance.used_disk, budget)
             step = decide_disk(turn)
             if isinstance(step, Delete):
@@ -216,7 +212,7 @@ class Bringing:
         pause = _LOOK_S
         while True:
             now = self._happening.now
-            turn = instance.eviction_turn(model, now, now >= deadline, self._demand, self.archives)
+            turn = instance.eviction_turn(model, now, now >= deadline)
             step = decide_eviction(turn)
             if isinstance(step, Unload):
                 yield self._evict(instance, self._numbers[step.target_model])

@@ -12,6 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from merlin_simulator.control.autoscaling.decision import COOLDOWN_S
+from merlin_simulator.rules import Rules
+
 #: Quantiles that a distribution is kept by, at equal steps from the least to the most.
 Quantiles = tuple[float, ...]
 
@@ -163,6 +166,37 @@ class Demand(Protocol):
     def next_change(self, at: float) -> float:
         """When rates are others than around a time; NEVER."""
         ...
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Target tracking on SageMakerVariantInvocationsPerInstance. Seconds."""
+
+    least: int
+    most: int
+    target: float
+    out_cooldown_s: float = COOLDOWN_S
+    in_cooldown_s: float = COOLDOWN_S
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is simulated. archives: in the demand's order; count: instances at the start.
+
+    settle_s: after the demand's end, for what has begun; cold_wait_s at least. loads_in_order:
+    seconds of loads as they begin, by kind, where they are known; archive n is of kind n modulo
+    kinds.
+    """
+
+    demand: Demand
+    archives: Sequence[Figures]
+    machine: Machine
+    rules: Rules
+    count: int
+    scaling: Scaling | None = None
+    seed: int = 1
+    settle_s: float = 0.0
+    loads_in_order: Sequence[Sequence[float]] = ()
 
 
 class PoissonDemand:

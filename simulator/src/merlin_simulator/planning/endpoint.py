@@ -21,9 +21,7 @@ from merlin_simulator.planning.bringing import Bringing, Ended
 from merlin_simulator.planning.demand import (
     NEVER,
     Chance,
-    Demand,
-    Figures,
-    Machine,
+    Setting,
     poisson,
     poisson_shares,
 )
@@ -35,7 +33,7 @@ from merlin_simulator.planning.instances import (
     PlannedInstance,
     Work,
 )
-from merlin_simulator.rules import CacheSetting, Candidate, Rules, route
+from merlin_simulator.rules import CacheSetting, Candidate, route
 
 #: A model whose requests overlap less than this is never asked for by four at once.
 _LEAST_BUSY = 0.02
@@ -55,33 +53,15 @@ class Coming:
 class PlannedEndpoint:
     """Archives by number, the same as the demand's models."""
 
-    def __init__(
-        self,
-        happening: Happening,
-        demand: Demand,
-        archives: Sequence[Figures],
-        machine: Machine,
-        rules: Rules,
-        count: int,
-        seed: int = 1,
-        loads_in_order: Sequence[Sequence[float]] = (),
-    ) -> None:
-        self._happening, self._demand, self.archives = happening, demand, list(archives)
-        self._chance = Chance(seed)
-        self._host = Cores(happening, machine.cores) if machine.one_host else None
-        self.machine, self._rules = machine, rules
+    def __init__(self, happening: Happening, setting: Setting) -> None:
+        self._happening, self._setting = happening, setting
+        self._demand, self.archives = setting.demand, setting.archives
+        self.machine, self._rules = setting.machine, setting.rules
+        self._chance, self.counts = Chance(setting.seed), Counts()
+        self._host = Cores(happening, self.machine.cores) if self.machine.one_host else None
         self.instances: list[PlannedInstance] = []
-        self.counts = Counts()
         self._bringing = Bringing(
-            happening,
-            demand,
-            self.archives,
-            rules,
-            self._chance,
-            self.counts,
-            loads_in_order,
-            self._evict,
-            self._touch,
+            happening, setting, self._chance, self.counts, self._evict, self._touch
         )
         self._holders: list[list[PlannedInstance]] = [[] for _ in self.archives]
         #: Of models that come: where, since when somebody waits, and what for.
@@ -97,7 +77,7 @@ class PlannedEndpoint:
         self._by_name: dict[str, PlannedInstance] = {}
         self._made = 0
         self._served_s = self._served_at = 0.0
-        for _ in range(count):
+        for _ in range(setting.count):
             self.add_instance()
         for model in range(len(self.archives)):
             self._expect(model, 0.0)
@@ -114,7 +94,7 @@ class PlannedEndpoint:
         self._served_s, self._served_at = self.served_s, self._happening.now
         self._made += 1
         cores = self._host or Cores(self._happening, self.machine.cores)
-        instance = PlannedInstance(self._made, self.machine, self._rules, cores)
+        instance = PlannedInstance(self._made, self._setting, cores)
         self.instances.append(instance)
         self._by_name[instance.name] = instance
         self._touch(instance)

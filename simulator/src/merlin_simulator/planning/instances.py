@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count as count_up
 
 from merlin_simulator.instance.decisions import EvictionTurn, HeldModel, MemoryTurn, Stage
 from merlin_simulator.instance.holdings import DOWNLOADS_AT_ONCE, SOON
-from merlin_simulator.planning.demand import Demand, Figures, Machine
-from merlin_simulator.rules import Rules
+from merlin_simulator.planning.demand import Figures, Setting
 from merlin_simulator.watch.events import COLD_PARTS
 from merlin_simulator.watch.state import ModelState
 
@@ -197,8 +196,10 @@ class PlannedInstance:
     """Bytes, seconds. rate and work: of the models that it has, requests a second and the seconds
     that they take, at the demand's mean."""
 
-    def __init__(self, number: int, machine: Machine, rules: Rules, cores: Cores) -> None:
-        self.number, self.machine, self.cores = number, machine, cores
+    def __init__(self, number: int, setting: Setting, cores: Cores) -> None:
+        self.number, self.cores = number, cores
+        self._demand, self._archives = setting.demand, setting.archives
+        self.machine, rules = setting.machine, setting.rules
         self._threshold = rules.memory_threshold
         self.name = f"instance-{number:04d}"
         self.in_service, self.version = True, 0
@@ -214,8 +215,8 @@ class PlannedInstance:
         self.unloading: dict[int, tuple[int, float]] = {}
         #: Archives that are being fetched.
         self.fetching = 0
-        self.used_memory, self.used_disk = machine.base_memory, 0
-        self.used_gpu_memory = machine.base_gpu_memory
+        self.used_memory, self.used_disk = self.machine.base_memory, 0
+        self.used_gpu_memory = self.machine.base_gpu_memory
         self.downloads = Places(DOWNLOADS_AT_ONCE)
         self.disk_turns, self.room_turn = Places(1), Places(1)
         self.soon = Places(SOON * rules.loads_at_once)
@@ -268,9 +269,7 @@ class PlannedInstance:
             gpu is None or machine.base_gpu_memory + figures.gpu_memory <= gpu
         )
 
-    def memory_turn(
-        self, model: int, now: float, demand: Demand, archives: Sequence[Figures]
-    ) -> MemoryTurn | None:
+    def memory_turn(self, model: int, now: float) -> MemoryTurn | None:
         """What is decided on before a load; None where the platform looks at no limit."""
         limit = self.machine.memory
         if limit is None:
@@ -283,7 +282,7 @@ class PlannedInstance:
             if place < mine or (one in self.admitted and one != model)
         ]
         turn = MemoryTurn(
-            self._leaving(archives),
+            self._leaving(),
             self.coming[model],
             others,
             self.seen_memory,
@@ -294,7 +293,7 @@ class PlannedInstance:
         lack -= sum(memory for memory, _ in self.unloading.values())
         if lack <= 0:
             return turn
-        return replace(turn, held=[*turn.held, *self._idle(now, lack, demand, archives)])
+        return replace(turn, held=[*turn.held, *self._idle(now, lack)])
 
     def next_left(self, now: float) -> float:
         """Seconds until one of those that leave has left; 0.0 where none does."""
@@ -305,53 +304,47 @@ class PlannedInstance:
         busy = [copy.busy_until for copy in self.copies.values() if copy.busy_until > now]
         return min(busy) - now if busy else None
 
-    def eviction_turn(
-        self, model: int, now: float, over: bool, demand: Demand, archives: Sequence[Figures]
-    ) -> EvictionTurn:
+    def eviction_turn(self, model: int, now: float, over: bool) -> EvictionTurn:
         """What is decided on when another one has to leave for a model: all that it is about.
 
         Of loaded models those up to the least recently used one that nobody wants.
         """
         held = list[HeldModel]()
-        for one in self.least_recent(now, demand, archives):
+        for one in self.least_recent(now):
             held.append(one)
             if not one.wanted:
                 break
-        held += self._leaving(archives)
+        held += self._leaving()
         held += [
-            HeldModel(archives[one].name, ModelState.LOADING, True, now, memory, 0)
+            HeldModel(self._archives[one].name, ModelState.LOADING, True, now, memory, 0)
             for one, memory in self.coming.items()
         ]
-        return EvictionTurn(held, (archives[model].name,), False, over)
+        return EvictionTurn(held, (self._archives[model].name,), False, over)
 
-    def oldest_on_disk(self, archives: Sequence[Figures]) -> list[HeldModel]:
+    def oldest_on_disk(self) -> list[HeldModel]:
         """The least recently used of those that are only on the disk, if there is one."""
         if not self.on_disk:
             return []
         model = min(self.on_disk, key=self.on_disk.__getitem__)
-        figures, used = archives[model], self.on_disk[model]
+        figures, used = self._archives[model], self.on_disk[model]
         return [HeldModel(figures.name, ModelState.ON_DISK, False, used, None, figures.disk)]
 
-    def _leaving(self, archives: Sequence[Figures]) -> list[HeldModel]:
+    def _leaving(self) -> list[HeldModel]:
         return [
-            HeldModel(archives[one].name, ModelState.UNLOADING, False, 0.0, memory, 0)
+            HeldModel(self._archives[one].name, ModelState.UNLOADING, False, 0.0, memory, 0)
             for one, (memory, _) in self.unloading.items()
         ]
 
-    def _idle(
-        self, now: float, lack: int, demand: Demand, archives: Sequence[Figures]
-    ) -> Iterator[HeldModel]:
+    def _idle(self, now: float, lack: int) -> Iterator[HeldModel]:
         """The least recently used, as many as can be chosen for so many bytes."""
-        for held in self.least_recent(now, demand, archives):
+        for held in self.least_recent(now):
             yield held
             if not held.wanted:
                 lack -= held.memory or 0
             if lack <= 0:
                 return
 
-    def least_recent(
-        self, now: float, demand: Demand, archives: Sequence[Figures]
-    ) -> Iterator[HeldModel]:
+    def least_recent(self, now: float) -> Iterator[HeldModel]:
         """Loaded models from the least recently used on, as far as they are taken.
 
         A model's last use is found out when it is its turn. It is a lower bound before.
@@ -365,7 +358,7 @@ class PlannedInstance:
                     heapq.heappop(heap)  # it left, or came again, or was looked at since
                     continue
                 if copy.seen < now:
-                    last = demand.last_between(model, copy.seen, now, copy.share)
+                    last = self._demand.last_between(model, copy.seen, now, copy.share)
                     copy.seen = now
                     if last is not None:
                         copy.used = last
@@ -373,7 +366,7 @@ class PlannedInstance:
                         continue
                 taken.append(heapq.heappop(heap))
                 wanted = copy.busy_until > now
-                figures = archives[model]
+                figures = self._archives[model]
                 yield HeldModel(
                     figures.name, ModelState.LOADED, wanted, used, figures.memory, figures.disk
                 )

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from merlin_simulator.control.autoscaling.decision import (
-    COOLDOWN_S,
     MINUTES,
     Bounds,
     Past,
@@ -23,10 +22,9 @@ from merlin_simulator.control.autoscaling.decision import (
     Wish,
     decide,
 )
-from merlin_simulator.planning.demand import Demand, Figures, Machine
+from merlin_simulator.planning.demand import Demand, Figures, Scaling, Setting
 from merlin_simulator.planning.endpoint import PlannedEndpoint
 from merlin_simulator.planning.instances import Counts, Happening, PlannedInstance
-from merlin_simulator.rules import Rules
 
 #: The first of a sample find the queue empty, as it is not: they are left out. At least this share
 #: of the sample; where nearly all is used, as many as a queue takes to forget that it was empty. Of
@@ -170,17 +168,6 @@ def _serve(window: Window, arrivals: Any, models: list[int], services: Any) -> l
 MINUTE_S = 60.0
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """Target tracking on SageMakerVariantInvocationsPerInstance. Seconds."""
-
-    least: int
-    most: int
-    target: float
-    out_cooldown_s: float = COOLDOWN_S
-    in_cooldown_s: float = COOLDOWN_S
-
-
 class Scaler:
     """Looks each minute, but not while instances come: an endpoint that is updated is not changed.
 
@@ -238,26 +225,6 @@ _LEAST_LOOK_S = 0.25
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What is simulated. archives: in the demand's order; count: instances at the start.
-
-    settle_s: after the demand's end, for what has begun; cold_wait_s at least. loads_in_order:
-    seconds of loads as they begin, by kind, where they are known; archive n is of kind n modulo
-    kinds.
-    """
-
-    demand: Demand
-    archives: Sequence[Figures]
-    machine: Machine
-    rules: Rules
-    count: int
-    scaling: Scaling | None = None
-    seed: int = 1
-    settle_s: float = 0.0
-    loads_in_order: Sequence[Sequence[float]] = ()
-
-
-@dataclass(frozen=True)
 class Look:
     """The endpoint at one time, and since the look before. utilization: of all cores; busiest: that
     of the instance with most to do.
@@ -293,16 +260,7 @@ class Outcome:
 def simulate(setting: Setting, advance: Callable[[float], object] = lambda share: None) -> Outcome:
     """All of it; advance is told the share that is done."""
     happening = Happening()
-    endpoint = PlannedEndpoint(
-        happening,
-        setting.demand,
-        setting.archives,
-        setting.machine,
-        setting.rules,
-        setting.count,
-        setting.seed,
-        setting.loads_in_order,
-    )
+    endpoint = PlannedEndpoint(happening, setting)
     if setting.scaling is not None:
         Scaler(happening, setting.demand, endpoint, setting.scaling)
     ends = _looks(setting)

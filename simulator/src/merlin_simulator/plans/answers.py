@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from merlin_simulator.measuring.quantities import format_seconds, format_share
-from merlin_simulator.planning.demand import Machine
-from merlin_simulator.planning.run import Look, Outcome, Setting
+from merlin_simulator.planning.demand import Machine, Setting
+from merlin_simulator.planning.run import Look, Outcome
 from merlin_simulator.plans.settings import Goals
 from merlin_simulator.rules import Rules
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from merlin_simulator.measuring.quantities import read_room
-from merlin_simulator.planning.demand import Machine, TraceDemand
-from merlin_simulator.planning.run import Outcome, Setting, simulate
+from merlin_simulator.planning.demand import Machine, Setting, TraceDemand
+from merlin_simulator.planning.run import Outcome, simulate
 from merlin_simulator.plans.answers import weighted_percentiles
 from merlin_simulator.plans.files import MOST_LINES, UnusableFile
 from merlin_simulator.plans.report import StoredReport, make_figures, name_copies

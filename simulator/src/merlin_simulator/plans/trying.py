@@ -6,8 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from merlin_simulator.planning.demand import Figures, Machine, Quantiles, TooMany
-from merlin_simulator.planning.run import Scaling, Setting, simulate
+from merlin_simulator.planning.demand import (
+    Figures,
+    Machine,
+    Quantiles,
+    Scaling,
+    Setting,
+    TooMany,
+)
+from merlin_simulator.planning.run import simulate
 from merlin_simulator.plans.answers import (
     Answer,
     Breaking,

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from merlin_simulator.instance.decisions import Step, Unload, decide_eviction
-from merlin_simulator.planning.demand import Demand, Figures, Machine, PoissonDemand, TraceDemand
+from merlin_simulator.planning.demand import (
+    Demand,
+    Figures,
+    Machine,
+    PoissonDemand,
+    Setting,
+    TraceDemand,
+)
 from merlin_simulator.planning.endpoint import PlannedEndpoint
 from merlin_simulator.planning.instances import Counts, Happening
 from merlin_simulator.replay.load import zipf_shares
@@ -109,7 +116,7 @@ def test_a_copy_that_finds_no_disk_is_no_failure() -> None:
     figures = [replace(archives(1)[0], service_s=(0.02,))]
     happening = Happening()
     endpoint = PlannedEndpoint(
-        happening, demand, figures, machine(2, disk=MIB), Rules(busy_at=1), 2
+        happening, Setting(demand, figures, machine(2, disk=MIB), Rules(busy_at=1), 2)
     )
     # The other instance's disk is smaller than the archive.
     endpoint.instances[1].machine = machine(2, disk=MIB - 1)
@@ -121,7 +128,7 @@ def test_a_copy_that_finds_no_disk_is_no_failure() -> None:
 
 def gone_through(demand: Demand, of: Machine, rules: Rules) -> PlannedEndpoint:
     happening = Happening()
-    endpoint = PlannedEndpoint(happening, demand, archives(demand.models), of, rules, 1)
+    endpoint = PlannedEndpoint(happening, Setting(demand, archives(demand.models), of, rules, 1))
     happening.run(demand.duration)
     return endpoint
 
@@ -135,7 +142,7 @@ def test_what_is_busy_is_copied_by_the_seed() -> None:
         figures = [replace(archives(1)[0], service_s=(0.1,))]
         happening = Happening()
         endpoint = PlannedEndpoint(
-            happening, demand, figures, machine(2), Rules(busy_at=3), 2, seed
+            happening, Setting(demand, figures, machine(2), Rules(busy_at=3), 2, seed=seed)
         )
         happening.run(demand.duration)
         assert endpoint.counts.copies == 1
@@ -169,7 +176,9 @@ def test_an_instance_that_comes_later_has_its_copies() -> None:
 
 def begun(demand: Demand, figures: list[Figures], count: int) -> tuple[PlannedEndpoint, Happening]:
     happening = Happening()
-    return PlannedEndpoint(happening, demand, figures, machine(2), Rules(), count), happening
+    return PlannedEndpoint(
+        happening, Setting(demand, figures, machine(2), Rules(), count)
+    ), happening
 
 
 def test_who_asks_while_others_are_answered_has_it_copied() -> None:
@@ -209,7 +218,7 @@ def test_who_leaves_for_another_is_decided_as_an_instance_does() -> None:
     (instance,) = gone_through_with(demand, figures, machine(9), 1).instances
 
     def decided(model: int, over: bool = False) -> object:
-        return decide_eviction(instance.eviction_turn(model, 6.0, over, demand, figures))
+        return decide_eviction(instance.eviction_turn(model, 6.0, over))
 
     assert decided(2) == Unload(figures[0].name)
     for copy in instance.copies.values():
@@ -256,7 +265,7 @@ def gone_through_with(
     demand: Demand, figures: list[Figures], of: Machine, count: int
 ) -> PlannedEndpoint:
     happening = Happening()
-    endpoint = PlannedEndpoint(happening, demand, figures, of, Rules(), count)
+    endpoint = PlannedEndpoint(happening, Setting(demand, figures, of, Rules(), count))
     happening.run(demand.duration)
     return endpoint
 
@@ -268,7 +277,7 @@ def test_without_a_cache_a_model_stays_until_all_are_answered() -> None:
     demand = TraceDemand(times, np.zeros(4, dtype=int), 1, 20.0)
     happening = Happening()
     rules = Rules(cache=CacheSetting.DISABLED)
-    endpoint = PlannedEndpoint(happening, demand, figures, machine(2), rules, 1)
+    endpoint = PlannedEndpoint(happening, Setting(demand, figures, machine(2), rules, 1))
     happening.run(demand.duration)
     # Those at 1 and 9 s; the others find it, until 6 s.
     assert (endpoint.counts.cold, endpoint.counts.loads) == (2, 2)

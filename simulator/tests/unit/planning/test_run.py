@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.planning.demand import PoissonDemand
-from merlin_simulator.planning.run import Setting, simulate
+from merlin_simulator.planning.demand import PoissonDemand, Setting
+from merlin_simulator.planning.run import simulate
 from merlin_simulator.replay.load import zipf_shares
 from merlin_simulator.rules import Rules
 from simulator.tests.support.planning import archives, machine

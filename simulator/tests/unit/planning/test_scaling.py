@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from merlin_simulator.planning.demand import TraceDemand
+from merlin_simulator.planning.demand import Scaling, Setting, TraceDemand
 from merlin_simulator.planning.endpoint import PlannedEndpoint
 from merlin_simulator.planning.instances import Happening
-from merlin_simulator.planning.run import Scaler, Scaling
+from merlin_simulator.planning.run import Scaler
 from merlin_simulator.rules import Rules
 from simulator.tests.support.planning import archives, machine
 
@@ -22,7 +22,7 @@ def test_nothing_is_decided_while_instances_come() -> None:
     """
     happening = Happening()
     demand = TraceDemand(TIMES, np.zeros(len(TIMES), dtype=int), 1, 2000.0)
-    endpoint = PlannedEndpoint(happening, demand, archives(1), machine(2), Rules(), 1)
+    endpoint = PlannedEndpoint(happening, Setting(demand, archives(1), machine(2), Rules(), 1))
     Scaler(happening, demand, endpoint, Scaling(1, 10, target=20.0))
     counts = []
     # Three minutes above the target: three are wanted at 180 s. At 240 s it would be six.
