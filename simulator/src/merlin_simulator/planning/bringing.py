@@ -121,9 +121,9 @@ class Bringing:
             course.enter(Stage.TURN)
             yield instance.disk_turns
             course.enter(Stage.ROOM)
-            found = yield from self._made_disk_room(model, instance)
+            has_room = yield from self._made_disk_room(model, instance)
             happening.give_back(instance.disk_turns)
-            if found:
+            if has_room:
                 return True
             instance.used_disk -= figures.disk
             others, over = instance.has_others, happening.now > deadline

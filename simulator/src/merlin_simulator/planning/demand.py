@@ -264,7 +264,7 @@ class PoissonDemand:
             )
         count = int(self._random.poisson(mean))
         drawn = np.sort(self._random.uniform(start, end, count))
-        return drawn if self._flat else np.array([self._at(one) for one in drawn.tolist()])
+        return drawn if self._flat else np.array([self._at(worked) for worked in drawn.tolist()])
 
     def count_between(self, since: float, at: float) -> int:
         """As Demand says."""

@@ -311,8 +311,8 @@ class PlannedEndpoint:
             for instance in holders:
                 instance.copies[model].share = 1.0
             return
-        found = poisson_shares(self._busy(model), len(holders))
-        for instance, share in zip(holders, found, strict=True):
+        shares = poisson_shares(self._busy(model), len(holders))
+        for instance, share in zip(holders, shares, strict=True):
             instance.copies[model].share = share
 
     def _busy(self, model: int) -> float:
@@ -373,7 +373,7 @@ class PlannedEndpoint:
 
     def _emptiest(self, without: Sequence[PlannedInstance] = ()) -> PlannedInstance | None:
         """The one that the router's order has first."""
-        heap, spared, found = self._by_emptiness, [], None
+        heap, spared, emptiest = self._by_emptiness, [], None
         while heap:
             _, version, instance = heap[0]
             if not instance.in_service or version != instance.version:
@@ -381,11 +381,11 @@ class PlannedEndpoint:
             elif instance in without:
                 spared.append(heapq.heappop(heap))
             else:
-                found = instance
+                emptiest = instance
                 break
         for entry in spared:
             heapq.heappush(heap, entry)
-        return found
+        return emptiest
 
 
 def _candidate(instance: PlannedInstance) -> Candidate:

@@ -277,9 +277,9 @@ class PlannedInstance:
         before = list(self.coming)
         mine = before.index(model)
         others = [
-            self.coming[one]
-            for place, one in enumerate(before)
-            if place < mine or (one in self.admitted and one != model)
+            self.coming[other]
+            for place, other in enumerate(before)
+            if place < mine or (other in self.admitted and other != model)
         ]
         turn = MemoryTurn(
             self._leaving(),
@@ -310,14 +310,14 @@ class PlannedInstance:
         Of loaded models those up to the least recently used one that nobody wants.
         """
         held = list[HeldModel]()
-        for one in self.least_recent(now):
-            held.append(one)
-            if not one.wanted:
+        for loaded in self.least_recent(now):
+            held.append(loaded)
+            if not loaded.wanted:
                 break
         held += self._leaving()
         held += [
-            HeldModel(self._archives[one].name, ModelState.LOADING, True, now, memory, 0)
-            for one, memory in self.coming.items()
+            HeldModel(self._archives[other].name, ModelState.LOADING, True, now, memory, 0)
+            for other, memory in self.coming.items()
         ]
         return EvictionTurn(held, (self._archives[model].name,), False, over)
 
@@ -331,8 +331,8 @@ class PlannedInstance:
 
     def _leaving(self) -> list[HeldModel]:
         return [
-            HeldModel(self._archives[one].name, ModelState.UNLOADING, False, 0.0, memory, 0)
-            for one, (memory, _) in self.unloading.items()
+            HeldModel(self._archives[leaving].name, ModelState.UNLOADING, False, 0.0, memory, 0)
+            for leaving, (memory, _) in self.unloading.items()
         ]
 
     def _idle(self, now: float, lack: int) -> Iterator[HeldModel]:

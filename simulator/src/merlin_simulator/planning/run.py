@@ -57,7 +57,9 @@ class Window:
         A model has so many places as it answers requests at the same time.
         """
         pairs = zip(self.rates, self.figures, strict=True)
-        return np.array([rate * one.mean_service_s / one.concurrency for rate, one in pairs])
+        return np.array(
+            [rate * figures.mean_service_s / figures.concurrency for rate, figures in pairs]
+        )
 
     @cached_property
     def served(self) -> Any:
@@ -309,7 +311,9 @@ class _Looking:
         rates = demand.rates((since + now) / 2)
         instances = self._endpoint.instances
         # Of one host all instances are asked as one: they share its cores.
-        together = [instances] if self._setting.machine.one_host else [[one] for one in instances]
+        together = (
+            [instances] if self._setting.machine.one_host else [[alone] for alone in instances]
+        )
         windows = [self._window(some, rates, now - since) for some in together if some]
         busy = [window.utilization for window in windows]
         self._looks.append(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from merlin_simulator.measuring.quantities import format_seconds, format_share
-from merlin_simulator.planning.demand import Machine, Setting
+from merlin_simulator.planning.demand import Setting
 from merlin_simulator.planning.run import Look, Outcome
 from merlin_simulator.plans.settings import Goals
 from merlin_simulator.rules import Rules
@@ -152,7 +152,7 @@ def judge(
     spent = sum(parts.values())
     instance_hours = outcome.instance_s / _HOUR_S
     latency = _latency(*_mix(*warm, cold, hits, cold_share))
-    found = {"p99_s": latency.p99, "cold_share": cold_share, "failures": failed}
+    reached = {"p99_s": latency.p99, "cold_share": cold_share, "failures": failed}
     return Answer(
         candidate,
         total,
@@ -176,7 +176,7 @@ def judge(
         None if price_an_hour is None else instance_hours * price_an_hour,
         None if price_an_hour is None else instance_hours * price_an_hour / hours,
         find_limits(setting, outcome),
-        find_missed(found, goals),
+        find_missed(reached, goals),
         outcome.looks,
     )
 
@@ -198,27 +198,22 @@ def count_failures(rules: Rules, outcome: Outcome) -> dict[str, float]:
     }
 
 
-def find_missed(found: Mapping[str, float | None], goals: Goals) -> list[Missed]:
+def find_missed(reached: Mapping[str, float | None], goals: Goals) -> list[Missed]:
     """Goals that are not met. None: no request was answered, which meets no goal."""
     missed = []
     for name in ("p99_s", "cold_share", "failures"):
-        wanted, value = getattr(goals, name), found[name]
-        if wanted is not None and (value is None or value > wanted):
-            missed.append(Missed(name, value, wanted))
+        most, value = getattr(goals, name), reached[name]
+        if most is not None and (value is None or value > most):
+            missed.append(Missed(name, value, most))
     return missed
 
 
 def find_limits(setting: Setting, outcome: Outcome) -> list[Limit]:
     """How near each bound is, the nearest first: memory for all models, GPUs, disk, cores."""
-    machine, archives = setting.machine, setting.archives
+    disk = sum(figures.disk for figures in setting.archives)
     instances = max(look.instances for look in outcome.looks)
     limits = [Limit("cores", max(look.busiest for look in outcome.looks))]
-    rooms: list[tuple[str, int | None, int]] = [
-        ("memory", _room(machine, setting.rules), sum(one.memory for one in archives)),
-        ("GPU memory", _gpu_room(machine), sum(one.gpu_memory for one in archives)),
-        ("disk", machine.disk, sum(one.disk for one in archives)),
-    ]
-    for name, room, total in rooms:
+    for name, room, total in [*_list_rooms(setting), ("disk", setting.machine.disk, disk)]:
         if room is not None and total:
             limits.append(Limit(name, total / (max(1, room) * instances)))
     return sorted(limits, key=lambda limit: -limit.used)
@@ -227,14 +222,25 @@ def find_limits(setting: Setting, outcome: Outcome) -> list[Limit]:
 def count_fitting(setting: Setting) -> int:
     """Models of mean size that have room in one instance at the same time."""
     count = len(setting.archives)
-    found = count
-    for room, total in (
-        (_room(setting.machine, setting.rules), sum(one.memory for one in setting.archives)),
-        (_gpu_room(setting.machine), sum(one.gpu_memory for one in setting.archives)),
-    ):
-        if room is not None and total:
-            found = min(found, int(room * count / total))
-    return found
+    rooms = [(room, total) for _, room, total in _list_rooms(setting) if room is not None and total]
+    return min([count, *(int(room * count / total) for room, total in rooms)])
+
+
+def _list_rooms(setting: Setting) -> list[tuple[str, int | None, int]]:
+    """Of an instance: its name, bytes for models, None: no bound, and bytes of all models.
+
+    The memory is that until the platform makes others leave.
+    """
+    machine, archives = setting.machine, setting.archives
+    memory = gpu_memory = None
+    if machine.memory is not None:
+        memory = int(machine.memory * setting.rules.memory_threshold) - machine.base_memory
+    if machine.gpu_memory is not None:
+        gpu_memory = machine.gpu_memory - machine.base_gpu_memory
+    return [
+        ("memory", memory, sum(figures.memory for figures in archives)),
+        ("GPU memory", gpu_memory, sum(figures.gpu_memory for figures in archives)),
+    ]
 
 
 def choose_best(answers: Sequence[Answer]) -> int | None:
@@ -283,7 +289,7 @@ def explain(answer: Answer) -> str:
     if answer.failures.get("InternalFailure (disk)"):
         return "the disk: archives find no place"
     fastest = answer.warm.quantiles[0] if answer.warm.quantiles else 0.0
-    if any(one.goal == "p99_s" and one.wanted < fastest for one in answer.missed):
+    if any(goal.goal == "p99_s" and goal.wanted < fastest for goal in answer.missed):
         return f"the archives: even the fastest warm request takes {format_seconds(fastest)}"
     if answer.evictions_an_hour:
         return (
@@ -292,7 +298,7 @@ def explain(answer: Answer) -> str:
         )
     if answer.busiest > _BUSY:
         return f"the cores: loads and requests use {format_share(answer.busiest)} of the busiest"
-    if any(one.goal == "p99_s" and (answer.warm.p99 or 0.0) > one.wanted for one in answer.missed):
+    if any(goal.goal == "p99_s" and (answer.warm.p99 or 0) > goal.wanted for goal in answer.missed):
         return "warm requests, which wait for a place of their model (concurrency), or for a core"
     most = max(answer.cold_parts, key=lambda part: answer.cold_parts[part], default="load")
     return f"cold requests, which wait most for their {most}"
@@ -313,27 +319,16 @@ def _in_time(outcome: Outcome, rules: Rules) -> tuple[Any, Any]:
 
 def _latency(values: Any, weights: Any) -> Latency:
     places = [percent / 100 for percent in range(101)]
-    quantiles = [one for one in weighted_percentiles(values, weights, places) if one is not None]
-    return Latency(quantiles[50], quantiles[99], quantiles) if quantiles else Latency()
+    if not len(values) or not weights.sum():
+        return Latency()
+    quantiles = weighted_percentiles(values, weights, places)
+    return Latency(quantiles[50], quantiles[99], quantiles)
 
 
-def weighted_percentiles(values: Any, weights: Any, places: Sequence[float]) -> list[float | None]:
-    """Of values that stand for more or fewer requests each; None without any."""
-    total = weights.sum() if len(values) else 0.0
-    if total <= 0.0:
-        return [None] * len(places)
+def weighted_percentiles(values: Any, weights: Any, places: Sequence[float]) -> list[float]:
+    """Of values, at least one, that stand for more or fewer requests each."""
     order = np.argsort(values)
-    share = np.cumsum(weights[order]) / total
-    found: Any = np.searchsorted(share, places)
-    return [float(values[order[min(place, len(order) - 1)]]) for place in found.tolist()]
-
-
-def _room(machine: Machine, rules: Rules) -> int | None:
-    """For models, until the platform makes others leave."""
-    if machine.memory is None:
-        return None
-    return int(machine.memory * rules.memory_threshold) - machine.base_memory
-
-
-def _gpu_room(machine: Machine) -> int | None:
-    return None if machine.gpu_memory is None else machine.gpu_memory - machine.base_gpu_memory
+    shares = np.cumsum(weights[order]) / weights.sum()
+    ranks = np.minimum(np.searchsorted(shares, places), len(order) - 1)
+    percentiles: list[float] = values[order[ranks]].tolist()
+    return percentiles

@@ -110,7 +110,7 @@ def summarise(settings: Mapping[str, Any], setting: Setting, outcome: Outcome) -
 def _spread_warm(setting: Setting, outcome: Outcome, count: int) -> dict[str, Any]:
     """Of a weighted sample, which stands for so many requests."""
     spread = arithmetic.measure_spread(())
-    if len(outcome.warm):
+    if len(outcome.warm) and outcome.weights.sum():
         quantiles = weighted_percentiles(outcome.warm, outcome.weights, (0.5, 0.9, 0.99))
         spread.update(zip(("p50", "p90", "p99"), quantiles, strict=True))
         spread["max"] = float(outcome.warm.max())

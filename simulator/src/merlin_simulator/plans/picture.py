@@ -40,10 +40,10 @@ def _series(plan: Plan, place: Callable[[Answer], float]) -> Iterator[Series]:
         label = name.removeprefix("ml.")
         for good in (True, False):
             points = [
-                (place(answer), found, answer.candidate.words.partition(" ")[0])
+                (place(answer), p99, answer.candidate.words.partition(" ")[0])
                 for answer in plan.answers
                 if answer.candidate.instance_type == name and answer.good is good
-                if (found := answer.latency.p99) is not None
+                if (p99 := answer.latency.p99) is not None
             ]
             if points:
                 x, y, names = zip(*points, strict=True)

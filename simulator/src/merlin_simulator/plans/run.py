@@ -54,13 +54,13 @@ def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = N
         make_folder(report)
     traffic = make_traffic(settings)
     with showing() as advance:
-        found = try_all(settings, traffic, advance)
-    print(printable(write_plan(found)), end="")
+        plan = try_all(settings, traffic, advance)
+    print(printable(write_plan(plan)), end="")
     if json_path is not None:
-        write_json(json_path, as_json(found))
+        write_json(json_path, as_json(plan))
     if report is not None:
-        write_report(report, found)
-    return found.best is not None
+        write_report(report, plan)
+    return plan.best is not None
 
 
 def as_json(answer_plan: Plan) -> dict[str, Any]:

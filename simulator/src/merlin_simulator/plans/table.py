@@ -64,10 +64,10 @@ def find_mean(plan: Plan, answer: Answer) -> float:
 def say_missed(missed: Sequence[Missed]) -> str:
     """As p99 4.1 s > 1 s."""
     return ", ".join(
-        f"{_GOALS[one.goal]} of no answer"
-        if one.found is None
-        else f"{_GOALS[one.goal]} {_value(one, one.found)} > {_value(one, one.wanted)}"
-        for one in missed
+        f"{_GOALS[goal.goal]} of no answer"
+        if goal.found is None
+        else f"{_GOALS[goal.goal]} {_value(goal, goal.found)} > {_value(goal, goal.wanted)}"
+        for goal in missed
     )
 
 
@@ -109,7 +109,7 @@ def _row(answer: Answer) -> tuple[str, ...]:
         f"{answer.evictions_an_hour:.0f}",
         format_share(answer.utilization),
         "-" if answer.cost is None else f"{answer.cost:.2f}",
-        "" if answer.good else "misses " + ", ".join(_GOALS[one.goal] for one in answer.missed),
+        "" if answer.good else "misses " + ", ".join(_GOALS[goal.goal] for goal in answer.missed),
     )
 
 

@@ -86,7 +86,7 @@ def make_setting(
     settings: PlanSettings, traffic: Traffic, candidate: Candidate, more: float = 1.0
 ) -> Setting:
     """What is simulated of a candidate, with so many times the requests."""
-    kind = next(one for one in settings.types if one.name == candidate.instance_type)
+    kind = next(kind for kind in settings.types if kind.name == candidate.instance_type)
     scaling = None
     if candidate.most is not None and settings.autoscaling is not None:
         given = settings.autoscaling
@@ -100,7 +100,7 @@ def make_setting(
     rules = replace(Rules(), loads_at_once=2 * kind.cores)
     return Setting(
         traffic.make(more),
-        [_faster(one, settings.container.speed) for one in traffic.archives],
+        [_faster(figures, settings.container.speed) for figures in traffic.archives],
         _machine(settings, kind),
         replace(rules, **settings.rules),
         candidate.count,
@@ -203,7 +203,7 @@ def _faster(figures: Figures, speed: float) -> Figures:
         return figures
 
     def faster(seconds: Quantiles) -> Quantiles:
-        return tuple(one / speed for one in seconds)
+        return tuple(quantile / speed for quantile in seconds)
 
     return replace(
         figures,

@@ -185,12 +185,16 @@ class Expected:
             kinds = outputs[name].get("datatype"), self.outputs[source].get("datatype")
             if kinds[0] != kinds[1]:
                 return f"{name}: found datatype {kinds[0]}, expected {kinds[1]}"
-        left = [*zip(*(self.outputs[it]["data"] for it in self.drawn.values()), strict=True)]
+        left = [
+            *zip(*(self.outputs[source]["data"] for source in self.drawn.values()), strict=True)
+        ]
         lengths = [len(outputs[it]["data"]) for it in self.drawn]
         if len({*lengths}) > 1:
             return f"{', '.join(self.drawn)}: found {lengths} values, expected as many of each"
-        for place, row in enumerate(zip(*(outputs[it]["data"] for it in self.drawn), strict=True)):
-            known = next((it for it in left if all(map(_alike, row, it))), None)
+        for place, row in enumerate(
+            zip(*(outputs[name]["data"] for name in self.drawn), strict=True)
+        ):
+            known = next((other for other in left if all(map(_alike, row, other))), None)
             if known is None:
                 return f"{', '.join(self.drawn)}[{place}]: found {row}, expected one of those drawn"
             left.remove(known)
@@ -199,7 +203,7 @@ class Expected:
     def _others(self) -> dict[str, Any]:
         """Outputs that are not drawn of."""
         sources = {*self.drawn.values()}
-        return {name: it for name, it in self.outputs.items() if name not in sources}
+        return {name: output for name, output in self.outputs.items() if name not in sources}
 
 
 def _find_misshapen(name: str, output: Mapping[str, Any]) -> str | None:

@@ -58,13 +58,13 @@ def _latencies(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
         )
         if loading[key]["count"]
     ]
-    return [(name, describe_count(found["count"]), *_spread(found)) for name, found in rows]
+    return [(name, describe_count(spread["count"]), *_spread(spread)) for name, spread in rows]
 
 
 def format_shares(parts: Mapping[str, Any]) -> str:
     """What cold requests waited for, the longest first, in words; empty where there were none."""
     known = [
-        (found["share"], part) for part, found in parts.items() if (found["share"] or 0) >= _TOLD
+        (spread["share"], part) for part, spread in parts.items() if (spread["share"] or 0) >= _TOLD
     ]
     return ", ".join(
         f"{PART_WORDS[part]} {format_share(share)}" for share, part in sorted(known, reverse=True)
@@ -74,9 +74,9 @@ def format_shares(parts: Mapping[str, Any]) -> str:
 def _cold_parts(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Nothing where no cold request was answered."""
     return [
-        (PART_WORDS[part], *_spread(found), format_share(found["share"]))
-        for part, found in summary["cold_parts_s"].items()
-        if found["share"] is not None
+        (PART_WORDS[part], *_spread(spread), format_share(spread["share"]))
+        for part, spread in summary["cold_parts_s"].items()
+        if spread["share"] is not None
     ]
 
 
