@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from container.machine.children import ask_program, read_last_words
 from container.machine.cuda_compat import (
     CompatLibraries,
     CudaCompat,
@@ -30,7 +31,6 @@ from container.machine.cuda_compat import (
     judge_trial,
     read_driver_version,
 )
-from container.machine.die_with_parent import die_with_parent
 
 log = logging.getLogger(__name__)
 
@@ -126,20 +126,13 @@ def _try(folder: Path, environment: Mapping[str, str]) -> int | str:
     """
     there = environment.get("LD_LIBRARY_PATH", "")
     path = os.pathsep.join([str(folder), *(it for it in there.split(os.pathsep) if it)])
+    own = {**environment, "LD_LIBRARY_PATH": path}
     try:
-        done = subprocess.run(
-            [*die_with_parent(), sys.executable, "-I", "-S", "-c", _TRIAL],
-            env={**environment, "LD_LIBRARY_PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=_TRIAL_TIMEOUT_S,
-            start_new_session=True,  # Ctrl-C is for the container, which ends in order
-        )
+        answer = ask_program([sys.executable, "-I", "-S", "-c", _TRIAL], _TRIAL_TIMEOUT_S, own)
     except subprocess.TimeoutExpired:
         return f"cuInit() did not return in {_TRIAL_TIMEOUT_S:g} s"
     except OSError as error:
         return f"they could not be tried: {error.strerror}"
-    if done.returncode == 0 and done.stdout.strip().isdecimal():
-        return int(done.stdout)
-    last_line = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return last_line[:_LAST_WORDS]
+    except subprocess.CalledProcessError as error:
+        return read_last_words(error)[:_LAST_WORDS]
+    return int(answer) if answer.strip().isdecimal() else "exit code 0"

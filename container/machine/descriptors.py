@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 
 #: The soft limit is raised to the hard one, but no further: what is allowed to thousands of files
@@ -20,6 +21,13 @@ def raise_limit() -> tuple[int, int]:
     if soft != resource.RLIM_INFINITY and soft < raised:
         resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
     return soft, hard
+
+
+def limit_descriptors(process_id: int, limits: tuple[int, int] | None) -> None:
+    """Give a child its own limits, soft and hard: ours were raised, which is not meant for it."""
+    if limits is not None:
+        with contextlib.suppress(OSError):
+            resource.prlimit(process_id, resource.RLIMIT_NOFILE, limits)
 
 
 def count_connections_allowed() -> int:

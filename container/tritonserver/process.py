@@ -16,15 +16,14 @@ import contextlib
 import ctypes
 import logging
 import os
-import resource
 import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from container.errors import (
     TritonArgumentsRefused,
@@ -32,7 +31,8 @@ from container.errors import (
     TritonNotLive,
     describe_status,
 )
-from container.machine.die_with_parent import die_with_parent
+from container.machine.children import die_with_parent
+from container.machine.descriptors import limit_descriptors
 from container.tritonserver.command import TritonCommand
 from container.tritonserver.hidden_arguments import hide_arguments
 from container.tritonserver.output import TritonOutput
@@ -40,6 +40,7 @@ from serve.deadline import Deadline, within
 from serve.threads import run_in_daemon_thread
 
 T = TypeVar("T")
+_Child: TypeAlias = "subprocess.Popen[bytes]"
 log = logging.getLogger(__name__)
 
 PROBE_INTERVAL_S = 0.05  # between two questions whether it lives; a start takes about 0.3 s
@@ -61,49 +62,14 @@ class _End(Enum):
     TIMEOUT = auto()
 
 
-class _Child:
-    """A process in a session of its own, started by the standard library.
-
-    Not by asyncio: uvloop's fork runs Python in the child before the program, and a lock or a set
-    that another thread was changing (gRPC has threads) makes that child spin for ever (seen).
-    """
-
-    def __init__(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        descriptors: tuple[int, int] | None = None,
-        output: int | None = None,
-    ) -> None:
-        self._process = subprocess.Popen(
-            argv,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-        self.pid = self._process.pid
-        if descriptors is not None:  # ours were raised, which is not meant for the models
-            with contextlib.suppress(OSError):
-                resource.prlimit(self.pid, resource.RLIMIT_NOFILE, descriptors)
-
-    def terminate(self) -> None:
-        """SIGTERM, if it still runs."""
-        self._process.terminate()
-
-    def kill(self) -> None:
-        """SIGKILL, if it still runs."""
-        self._process.kill()
-
-    async def wait(self) -> int:
-        """Its exit status, negative for a signal."""
-        try:
-            return await run_in_daemon_thread(self._process.wait, "tritonserver")
-        except RuntimeError:  # there is no thread to be had
-            while (status := self._process.poll()) is None:  # noqa: ASYNC110 (it has no event)
-                await asyncio.sleep(POLL_INTERVAL_S)
-            return status
+async def _wait_for(child: _Child) -> int:
+    """Its exit status, negative for a signal."""
+    try:
+        return await run_in_daemon_thread(child.wait, "tritonserver")
+    except RuntimeError:  # there is no thread to be had
+        while (status := child.poll()) is None:  # noqa: ASYNC110 (it has no event)
+            await asyncio.sleep(POLL_INTERVAL_S)
+        return status
 
 
 def _unexplained() -> int:
@@ -210,7 +176,7 @@ class TritonProcess:
         child = await self._start_when_possible(first)
         if child is None:
             return
-        exited = asyncio.ensure_future(child.wait())
+        exited = asyncio.ensure_future(_wait_for(child))
         try:
             end = await self._wait_until_live(exited)
             if end is _End.DONE:
@@ -253,12 +219,25 @@ class TritonProcess:
                 return None
 
     def _start(self) -> _Child:
-        # From this thread, which lives as long as we do; its stubs end with tritonserver.
+        """By the standard library, in a session of its own.
+
+        Not by asyncio: uvloop's fork runs Python in the child before the program, and a lock or a
+        set that another thread was changing (gRPC has threads) makes that child spin for ever
+        (seen). From this thread, which lives as long as we do; its stubs end with tritonserver.
+        """
         argv = (*die_with_parent(), *self._command.argv)
         printing_to = self._output.descriptor if self._output else None
         if self._output is not None:
             self._output.begin_start(has_added=self._command.has_added)
-        self._child = _Child(argv, self._command.env, self._descriptors, printing_to)
+        self._child = subprocess.Popen(
+            argv,
+            env=dict(self._command.env),
+            stdin=subprocess.DEVNULL,
+            stdout=printing_to,
+            stderr=printing_to,
+            start_new_session=True,
+        )
+        limit_descriptors(self._child.pid, self._descriptors)
         log.info("tritonserver started", extra={"pid": self._child.pid})
         return self._child
 

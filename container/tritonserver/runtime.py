@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from container.errors import RuntimeNotFound, RuntimeUnusable
-from container.machine.die_with_parent import die_with_parent
+from container.machine.children import ask_program, read_last_words
 from container.settings.reading import Settings
 from container.traces_endpoint import find_traces_endpoint
 from container.tritonserver.backends import list_backends
@@ -255,19 +255,12 @@ def ask_interpreter(executable: Path) -> BackendPython:
         "set SERVE_BACKEND_PYTHON to an interpreter",
     )
     try:
-        done = subprocess.run(
-            [*die_with_parent(), str(executable), "-I", "-c", _QUESTION, *_PACKAGES],
-            capture_output=True,
-            text=True,
-            timeout=QUESTION_TIMEOUT_S,
-            check=True,
-            start_new_session=True,  # Ctrl-C is for the container, which ends in order
-        )
-        facts = json.loads(done.stdout)
+        question = [str(executable), "-I", "-c", _QUESTION, *_PACKAGES]
+        facts = json.loads(ask_program(question, QUESTION_TIMEOUT_S))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         # Only now: access(2) knows no capabilities, by which a program may be run.
         is_there = shutil.which(executable) or os.path.exists(executable)
-        ran = f"it did not run ({_read_last_words(error)})"
+        ran = f"it did not run ({read_last_words(error)})"
         reason = ran if is_there else "there is no such program"
         raise RuntimeUnusable(subject, reason, remedy) from error
     packages: dict[str, str] = dict(facts["packages"])
@@ -282,15 +275,6 @@ def ask_interpreter(executable: Path) -> BackendPython:
         numpy=packages.get("numpy", ""),
         packages=tuple(packages.items()),
     )
-
-
-def _read_last_words(error: Exception) -> str:
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"no answer in {error.timeout:g} s"
-    if isinstance(error, subprocess.CalledProcessError):
-        output = (error.stderr or "").strip()
-        return output.splitlines()[-1] if output else f"exit code {error.returncode}"
-    return str(error) or type(error).__name__
 
 
 def _stand_ins(root: Path, python_based: bool) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ import contextlib
 import json
 import logging
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -27,7 +26,8 @@ from functools import partial
 from pathlib import Path
 
 from container.background import restart_for_ever
-from container.machine.die_with_parent import die_with_parent
+from container.machine.children import die_with_parent
+from container.machine.descriptors import limit_descriptors
 from container.warm.libraries import LIBRARIES, Library
 
 log = logging.getLogger(__name__)
@@ -162,9 +162,7 @@ class WarmInterpreters:
         finally:
             os.close(ready)
         self._processes[library.name] = process
-        if surroundings.descriptors is not None:
-            with contextlib.suppress(OSError):
-                resource.prlimit(process.pid, resource.RLIMIT_NOFILE, surroundings.descriptors)
+        limit_descriptors(process.pid, surroundings.descriptors)
         return process, imported
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import ensemble_tools
-from container.machine.die_with_parent import die_with_parent
+from container.machine.children import die_with_parent
 from ensemble_tools import TableUnusable
 from ensemble_tools.workflows.program import Table
 from ensemble_tools.workflows.tables import TableBroken, job_text, read_answer

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from container.machine.die_with_parent import die_with_parent
+from container.machine.children import die_with_parent
 from ensemble_tools.archive.repository import ModelRepository
 from verification.requests.columns import InputColumn
 from verification.tensors import NUMPY_TYPES, Array, encode_strings
