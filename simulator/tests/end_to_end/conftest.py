@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from simulator.tests.end_to_end.page_driver import Browser, Page, started_browse
 from simulator.tests.end_to_end.runtime_server import FakeEndpoint, Served, serving
 
 ROOT = Path(__file__).parents[3]
+AWS, AWS_PYTHON = ROOT / ".venv-aws/bin/aws", ROOT / ".venv-aws/bin/python"
+CALL_TIMEOUT_S = 120.0  # the SDK's import alone takes 2 s on an idle machine
 
 
 @pytest.fixture
@@ -55,6 +58,21 @@ def models(tmp_path: Path) -> Path:
 def aws_environment(tmp_path: Path) -> dict[str, str]:
     """Of one test's clients; see make_aws_environment."""
     return make_aws_environment(tmp_path)
+
+
+def run_client(
+    environment: Mapping[str, str], *command: str | Path, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """A client's program, run to its end in this environment, which is this exit code."""
+    ended = subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        timeout=CALL_TIMEOUT_S,
+        env=dict(environment),
+    )
+    assert ended.returncode == code, ended.stderr
+    return ended
 
 
 def make_aws_environment(home: Path) -> dict[str, str]:

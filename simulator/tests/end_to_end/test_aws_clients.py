@@ -23,12 +23,16 @@ from merlin_simulator.errors import (
     PlatformFailed,
 )
 from merlin_simulator.instance.requests import ContainerAnswer
-from simulator.tests.end_to_end.conftest import ROOT, make_aws_environment
+from simulator.tests.end_to_end.conftest import (
+    AWS,
+    AWS_PYTHON,
+    CALL_TIMEOUT_S,
+    ROOT,
+    make_aws_environment,
+    run_client,
+)
 from simulator.tests.end_to_end.runtime_server import FakeEndpoint, Served, serving
 
-AWS_PYTHON = ROOT / ".venv-aws/bin/python"
-AWS = ROOT / ".venv-aws/bin/aws"
-CALL_TIMEOUT_S = 120.0  # the SDK's import alone takes 2 s on an idle machine
 CALL = {"EndpointName": "ranker", "TargetModel": "a.tar.gz", "Body": b"{}"}
 BIG = 3 * 1024 * 1024 + 1
 
@@ -214,18 +218,9 @@ def test_boto3_gets_a_streams_error_from_before_it_began(single: Served) -> None
 # -- the AWS command line
 
 
-def _aws(
-    served: Served, environment: dict[str, str], *arguments: str
-) -> subprocess.CompletedProcess[str]:
-    command = [str(AWS), "sagemaker-runtime", "invoke-endpoint", "--endpoint-url", served.url]
-    return subprocess.run(
-        [*command, "--endpoint-name", "ranker", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=CALL_TIMEOUT_S,
-        env=environment,
-        check=False,
-    )
+def _invoke(served: Served) -> tuple[str | Path, ...]:
+    command = (AWS, "sagemaker-runtime", "invoke-endpoint", "--endpoint-url", served.url)
+    return (*command, "--endpoint-name", "ranker", "--target-model", "a.tar.gz")
 
 
 def test_the_command_line_invokes_a_target_model(
@@ -234,18 +229,8 @@ def test_the_command_line_invokes_a_target_model(
     """A body file goes in, an output file comes out, the members are printed."""
     sent, received = tmp_path / "request.json", tmp_path / "answer.json"
     sent.write_bytes(b'{"inputs": []}')
-    run = _aws(
-        served,
-        aws_environment,
-        "--target-model",
-        "a.tar.gz",
-        "--body",
-        f"fileb://{sent}",
-        "--content-type",
-        "application/json",
-        str(received),
-    )
-    assert run.returncode == 0, run.stderr
+    body = ("--body", f"fileb://{sent}", "--content-type", "application/json")
+    run = run_client(aws_environment, *_invoke(served), *body, received)
     assert received.read_bytes() == b'{"ok": true}'
     assert json.loads(run.stdout) == {
         "ContentType": "application/json",
@@ -260,10 +245,7 @@ def test_the_command_line_tells_a_model_error(
 ) -> None:
     """Its name, its operation and the container's message on standard error, and 255."""
     served.endpoint.answer = ContainerFailed("invoke", 400, "no input x")
-    run = _aws(
-        served, aws_environment, "--target-model", "a.tar.gz", "--body", "{}", str(tmp_path / "no")
-    )
-    assert run.returncode == 255
+    run = run_client(aws_environment, *_invoke(served), "--body", "{}", tmp_path / "no", code=255)
     assert "An error occurred (ModelError) when calling the InvokeEndpoint operation" in run.stderr
     assert 'Received client error (400) from primary with message "no input x"' in run.stderr
 
@@ -380,13 +362,6 @@ def test_the_sdk_predicts_and_streams_on_a_single_model(sdk: _Sdk) -> None:
 
 def test_the_callers_environment_is_not_this_one(aws_environment: dict[str, str]) -> None:
     """What is tested is what a user installs: .venv-aws has none of this environment's packages."""
-    found = subprocess.run(
-        [str(AWS_PYTHON), "-c", "import sys; print(sys.prefix)"],
-        capture_output=True,
-        text=True,
-        timeout=CALL_TIMEOUT_S,
-        env=aws_environment,
-        check=True,
-    )
-    assert Path(found.stdout.strip()) == ROOT / ".venv-aws"
+    run = run_client(aws_environment, AWS_PYTHON, "-c", "import sys; print(sys.prefix)")
+    assert Path(run.stdout.strip()) == ROOT / ".venv-aws"
     assert Path(sys.prefix) != ROOT / ".venv-aws"

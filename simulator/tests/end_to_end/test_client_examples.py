@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from simulator.tests.end_to_end.conftest import run_client
 from simulator.tests.support.simulator import simulator
 from tests.support.container import ROOT, free_port
 
@@ -28,19 +29,6 @@ def pack(repository: Path, archive: Path) -> None:
         tar.add(repository, ".")
 
 
-def run(environment: str, script: str, url: str, env: dict[str, str]) -> str:
-    done = subprocess.run(
-        [ROOT / environment / "bin/python", CLIENTS / script, url],
-        capture_output=True,
-        text=True,
-        timeout=CALL_TIMEOUT_S,
-        env=env,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a multi-model endpoint with one export."""
@@ -53,14 +41,18 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_binary_tensors(shop: str, aws_environment: dict[str, str]) -> None:
     """The numbers are Merlin's, and were written as text nowhere."""
-    said = run(".venv-aws", "binary_tensors.py", shop, aws_environment)
+    said = run_client(
+        aws_environment, ROOT / ".venv-aws/bin/python", CLIENTS / "binary_tensors.py", shop
+    ).stdout
     kind, _, numbers = said.partition(" (5,) ")
     assert kind == "float32"
     assert json.loads(numbers) == pytest.approx(EXPECTED, rel=1e-5)
 
 
 def test_sagemaker_sdk(shop: str, aws_environment: dict[str, str]) -> None:
-    said = run(".venv-aws", "sagemaker_sdk.py", shop, aws_environment)
+    said = run_client(
+        aws_environment, ROOT / ".venv-aws/bin/python", CLIENTS / "sagemaker_sdk.py", shop
+    ).stdout
     name, _, numbers = said.strip().splitlines()[-1].partition(" ")
     assert name == "click"
     assert json.loads(numbers) == pytest.approx(EXPECTED, rel=1e-5)
@@ -68,7 +60,9 @@ def test_sagemaker_sdk(shop: str, aws_environment: dict[str, str]) -> None:
 
 def test_sagemaker_core(shop: str, aws_environment: dict[str, str]) -> None:
     """With a body of text; bytes are sagemaker_core's own mistake, which is not ours to hold."""
-    said = run(".venv-aws", "sagemaker_core_endpoint.py", shop, aws_environment)
+    said = run_client(
+        aws_environment, ROOT / ".venv-aws/bin/python", CLIENTS / "sagemaker_core_endpoint.py", shop
+    ).stdout
     (output,) = json.loads(said.strip().splitlines()[-1])["outputs"]
     assert output["data"] == pytest.approx(EXPECTED, rel=1e-5)
 
@@ -80,7 +74,9 @@ def test_an_answer_in_pieces(tmp_path: Path) -> None:
     settings = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate_stream"}
     models, log = tmp_path / "models", tmp_path / "log"
     with simulator(models, log, *options, container=None, environment=settings) as running:
-        said = run(".venv", "stream.py", running.url, {**os.environ})
+        said = run_client(
+            {**os.environ}, ROOT / ".venv/bin/python", CLIENTS / "stream.py", running.url
+        ).stdout
     seconds, words = zip(*(line.split(" s  ") for line in said.strip().splitlines()), strict=True)
     assert words == ("ONE", "WORD", "AFTER", "THE", "OTHER")
     assert float(seconds[-1]) - float(seconds[0]) > 0.6

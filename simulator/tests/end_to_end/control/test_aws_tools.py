@@ -7,18 +7,14 @@ and the SDK's are made short from outside.
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from simulator.tests.end_to_end.conftest import AWS, AWS_PYTHON, run_client
 from simulator.tests.support.control_plane import IMAGE, ROLE, ControlPlane
 from simulator.tests.support.simulator import fake_model
-from tests.support.container import CALL_TIMEOUT_S, ROOT
-
-AWS, AWS_PYTHON = ROOT / ".venv-aws/bin/aws", ROOT / ".venv-aws/bin/python"
 
 
 @pytest.fixture
@@ -27,26 +23,13 @@ def environment(plane: ControlPlane, aws_environment: dict[str, str]) -> dict[st
     return {**aws_environment, "AWS_ENDPOINT_URL": plane.url}
 
 
-def _run(environment: Mapping[str, str], *command: str | Path) -> str:
-    """What it prints, at exit code 0."""
-    ended = subprocess.run(
-        list(map(str, command)),
-        capture_output=True,
-        text=True,
-        timeout=CALL_TIMEOUT_S,
-        env=dict(environment),
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
 def test_the_command_line_from_upload_to_deletion(
     plane: ControlPlane, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """s3 sync, create-model, create-endpoint, wait, invoke-endpoint, delete: all of them `aws`."""
 
     def aws(*arguments: str | Path) -> str:
-        return _run(environment, AWS, *arguments)
+        return run_client(environment, AWS, *arguments).stdout
 
     folder = tmp_path / "archives"
     fake_model(folder, "a.tar.gz")
@@ -161,7 +144,7 @@ def test_the_sdk_from_roles_to_deletion(
     The configuration from before an update is what the SDK leaves on AWS, too.
     """
     archive = fake_model(tmp_path, "model.tar.gz")
-    printed = _run(environment, AWS_PYTHON, "-c", _SDK, IMAGE, archive)
+    printed = run_client(environment, AWS_PYTHON, "-c", _SDK, IMAGE, archive).stdout
     said: dict[str, Any] = json.loads(printed.splitlines()[-1])
     assert said == {
         "role": "arn:aws:iam::123456789012:role/sagemaker",

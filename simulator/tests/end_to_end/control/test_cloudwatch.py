@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -16,11 +14,11 @@ import botocore.session
 import pytest
 from botocore.exceptions import ClientError
 
+from simulator.tests.end_to_end.conftest import AWS, run_client
 from simulator.tests.support.control_plane import ControlPlane, control_plane, make_variant
-from tests.support.container import ROOT, until
+from tests.support.container import until
 
 URL = "s3://models/shop/"
-AWS = ROOT / ".venv-aws/bin/aws"
 #: The platform's time runs ahead of this machine's by a minute each second.
 AHEAD = timedelta(hours=12)
 INVOCATIONS, INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
@@ -346,19 +344,14 @@ def test_dashboards_are_motos(plane: ControlPlane) -> None:
     assert entry["DashboardName"] == "shop"
 
 
-def test_the_command_line(plane: ControlPlane, watched: str) -> None:
-    environment = {
-        **os.environ,
-        "AWS_ENDPOINT_URL": plane.url,
-        "AWS_ACCESS_KEY_ID": "any",
-        "AWS_SECRET_ACCESS_KEY": "any",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    query = ["--query", "length(Metrics)", "--output", "text"]
-    command = [str(AWS), "cloudwatch", "list-metrics", "--metric-name", "Invocations", *query]
-    command += ["--dimensions", f"Name=EndpointName,Value={watched}"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "1"
+def test_the_command_line(
+    plane: ControlPlane, watched: str, aws_environment: dict[str, str]
+) -> None:
+    environment = {**aws_environment, "AWS_ENDPOINT_URL": plane.url}
+    query = ("--query", "length(Metrics)", "--output", "text")
+    listing = (AWS, "cloudwatch", "list-metrics", "--metric-name", "Invocations", *query)
+    dimensions = ("--dimensions", f"Name=EndpointName,Value={watched}")
+    assert run_client(environment, *listing, *dimensions).stdout.strip() == "1"
 
 
 def test_older_clients_speak_the_query_protocol(plane: ControlPlane, watched: str) -> None:

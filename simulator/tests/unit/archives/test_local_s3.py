@@ -24,7 +24,6 @@ from merlin_simulator.archives.local_s3 import (
     make_local_client,
     run_local_s3,
 )
-from merlin_simulator.archives.s3 import S3Archives, make_s3_client
 from merlin_simulator.commands.s3 import add_parser
 from merlin_simulator.errors import PlatformFailed
 from simulator.tests.support.environment import environment_of_ours
@@ -209,24 +208,6 @@ def test_web_pages_and_other_hosts_are_refused() -> None:
             answer = httpx.put(f"{url}/models/x", headers=headers, content=b"x")
             assert answer.status_code == expected, headers
             assert "access-control-allow-origin" not in answer.headers
-
-
-def test_the_archive_store_reads_what_was_filled(
-    archives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Through the store's own client, without credentials."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with run_local_s3() as url:
-        put = dict(fill(url, "models", archives, "p"))
-        store = S3Archives("models", "p", make_s3_client(url))
-        assert store.names(10) == ["a.tar.gz", "b/é c.tar.gz"]
-        for name in ("a.tar.gz", "b/é c.tar.gz"):
-            file = tmp_path / "file"
-            assert store.download(name, file, lambda: False) == put[f"p/{name}"]
-            assert file.read_bytes() == (archives / name).read_bytes()
 
 
 def test_an_ipv6_address_is_listened_on() -> None:

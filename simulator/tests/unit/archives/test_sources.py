@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
     (made / "sub").mkdir(parents=True)
     (made / "b.tar.gz").write_bytes(CONTENT)
     (made / "a.tar.gz").write_bytes(b"a")
-    (made / "sub" / "c.tar.gz").write_bytes(b"c")
+    (made / "sub" / "é c.tar.gz").write_bytes(b"c")
     (made / "notes.txt").write_bytes(b"n")
     return made
 
@@ -81,7 +81,7 @@ def store(request: pytest.FixtureRequest, folder: Path) -> Iterator[ArchiveStore
 def test_an_archive_arrives_whole(store: ArchiveStore, arrivals: Path) -> None:
     """Its bytes are what was put there, and counted; nothing else lies beside it."""
     assert store.download("b.tar.gz", arrivals / "file", going_on) == len(CONTENT)
-    assert store.download("sub/c.tar.gz", arrivals / "file2", going_on) == 1
+    assert store.download("sub/é c.tar.gz", arrivals / "file2", going_on) == 1
     assert {path.name: path.read_bytes() for path in arrivals.iterdir()} == {
         "file": CONTENT,
         "file2": b"c",
@@ -90,7 +90,7 @@ def test_an_archive_arrives_whole(store: ArchiveStore, arrivals: Path) -> None:
 
 def test_the_names_are_those_of_archives_sorted(store: ArchiveStore) -> None:
     """As many as asked for."""
-    assert store.names(10) == ["a.tar.gz", "b.tar.gz", "sub/c.tar.gz"]
+    assert store.names(10) == ["a.tar.gz", "b.tar.gz", "sub/é c.tar.gz"]
     assert store.names(2) == ["a.tar.gz", "b.tar.gz"]
     assert store.names(0) == []
 
@@ -125,7 +125,7 @@ def test_a_disk_that_takes_no_more_is_the_platforms_fault(
 
 def test_the_folder_says_what_it_has(folder: Path, arrivals: Path) -> None:
     """The one who mistyped a name sees the others."""
-    with refused(ArchiveUnavailable, "there are: a.tar.gz, b.tar.gz, sub/c.tar.gz", arrivals):
+    with refused(ArchiveUnavailable, "there are: a.tar.gz, b.tar.gz, sub/é c.tar.gz", arrivals):
         FolderArchives(folder).download("d.tar.gz", arrivals / "file", going_on)
 
 
@@ -144,12 +144,12 @@ def test_links_out_of_the_folder_are_refused(folder: Path, arrivals: Path, name:
     store = FolderArchives(folder)
     with refused(ArchiveUnavailable, "leads out|cannot be opened", arrivals):
         store.download(name, arrivals / "file", going_on)
-    assert store.names(10) == ["a.tar.gz", "b.tar.gz", "sub/c.tar.gz"]
+    assert store.names(10) == ["a.tar.gz", "b.tar.gz", "sub/é c.tar.gz"]
 
 
 def test_links_inside_the_folder_are_followed(folder: Path, arrivals: Path) -> None:
     """And the folder itself may be reached by one: "latest" is often a link."""
-    (folder / "latest.tar.gz").symlink_to("sub/c.tar.gz")
+    (folder / "latest.tar.gz").symlink_to("sub/é c.tar.gz")
     (folder.parent / "here").symlink_to(folder)
     store = FolderArchives(folder.parent / "here")
     assert store.download("latest.tar.gz", arrivals / "file", going_on) == 1

@@ -131,11 +131,11 @@ def test_a_full_memory_evicts_for_a_model_that_nobody_knows() -> None:
 def test_as_many_leave_at_once_as_are_needed() -> None:
     """All if all are too few. What is leaving already counts as gone, but is waited for."""
     a, b, c = (model(name, LOADED, at, memory=20) for at, name in enumerate("abc"))
-    full = replace(MEMORY, held=(a, b, c), used=90)
+    full = replace(MEMORY, held=(c, b, a), used=90)
     assert decide_memory(full) == UnloadAll(("a",))
     assert decide_memory(replace(full, needed=21)) == UnloadAll(("a", "b"))
     assert decide_memory(replace(full, needed=1000)) == UnloadAll(("a", "b", "c"))
-    unknown = replace(full, held=(a, replace(b, memory=None), c))
+    unknown = replace(full, held=(c, replace(b, memory=None), a))
     assert decide_memory(replace(unknown, needed=41)) == UnloadAll(("a", "b", "c"))
     leaving = replace(full, held=(replace(a, state=UNLOADING), b, c))
     assert decide_memory(leaving) is Step.WAIT
