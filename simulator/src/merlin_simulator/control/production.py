@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +121,7 @@ class Productions:
         variant: Mapping[str, Any],
         model: Mapping[str, Any],
         log: EventLog,
-        numbers: itertools.count[int],
+        numbers: Iterator[int],
     ) -> Production:
         """No instance yet. model: as it was created."""
         container, name = container_of(model), variant["VariantName"]

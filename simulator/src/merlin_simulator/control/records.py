@@ -58,7 +58,7 @@ def read_start(token: str | None, code: str = "ValidationException") -> int:
     raise ServiceError(message, code)
 
 
-def filtered(
+def filter_records(
     records: Iterable[Mapping[str, Any]],
     members: Mapping[str, Any],
     name: str,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ async def endpoint_of_two_variants() -> ManagedEndpoint:
         variant: Mapping[str, Any],
         model: Mapping[str, Any],
         log: EventLog,
-        numbers: itertools.count[int],
+        numbers: Iterator[int],
     ) -> Production:
         managed = Variant(endpoint_name, True, "s3://m/", Rules(), log, variant["VariantName"])
         fleet = Fleet(managed, never, iter(()), lambda _: None)

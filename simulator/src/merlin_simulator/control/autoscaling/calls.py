@@ -175,22 +175,22 @@ class Targets:
 
     async def tag(self, call: Call) -> Mapping[str, Any]:
         """TagResource."""
-        target = self._of_arn(call)
+        target = self._find_by_arn(call)
         self.put({**target, "Tags": _tags({**target["Tags"], **call.members["Tags"]})})
         return {}
 
     async def untag(self, call: Call) -> Mapping[str, Any]:
         """UntagResource; keys that are not there are nothing to it."""
-        target, gone = self._of_arn(call), call.members["TagKeys"]
+        target, gone = self._find_by_arn(call), call.members["TagKeys"]
         left = {key: value for key, value in target["Tags"].items() if key not in gone}
         self.put({**target, "Tags": left})
         return {}
 
     async def list_tags(self, call: Call) -> Mapping[str, Any]:
         """ListTagsForResource."""
-        return {"Tags": self._of_arn(call)["Tags"]}
+        return {"Tags": self._find_by_arn(call)["Tags"]}
 
-    def _of_arn(self, call: Call) -> Record:
+    def _find_by_arn(self, call: Call) -> Record:
         arn = call.members["ResourceARN"]
         for target in self.all():
             if target["ScalableTargetARN"] == arn:
@@ -514,13 +514,13 @@ class ScheduledActions(_OfTargets):
     def restore(self) -> None:
         """What was due while nothing ran is not made up for."""
         for action in self._records.values():
-            self._keep(_planned(action, self._clock.now()))
+            self._keep(_plan(action, self._clock.now()))
 
     def due(self, now: float) -> Iterator[Record]:
         """Those whose time has come, each once: their next time is set."""
         for action in self._records.values():
             if action.get("Next", math.inf) <= now:
-                planned = _planned(action, now)
+                planned = _plan(action, now)
                 self._keep(planned)
                 yield planned
 
@@ -533,7 +533,7 @@ class ScheduledActions(_OfTargets):
         given = ("Schedule", "Timezone", "ScalableTargetAction", "StartTime", "EndTime")
         action = {**action, **{key: members[key] for key in given if members.get(key) is not None}}
         _check(action)
-        action = _planned(action, self._clock.now())
+        action = _plan(action, self._clock.now())
         if "Next" not in action and isinstance(_schedule(action), At):
             raise ServiceError(f"Schedule {action['Schedule']} is in the past.")
         self._keep(action)
@@ -561,7 +561,7 @@ def _schedule(action: Mapping[str, Any]) -> Schedule:
     return read_schedule(action["Schedule"], action.get("Timezone"), anchor)
 
 
-def _planned(action: Mapping[str, Any], now: float) -> Record:
+def _plan(action: Mapping[str, Any], now: float) -> Record:
     """With its next time after now, within StartTime and EndTime; without one it is over."""
     planned = {key: value for key, value in action.items() if key != "Next"}
     # The very second of StartTime is a time of it.

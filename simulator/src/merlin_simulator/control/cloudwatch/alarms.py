@@ -175,7 +175,7 @@ class Alarms:
 
     def metric_alarms(self) -> tuple[Mapping[str, Any], ...]:
         """MetricAlarms of DescribeAlarms."""
-        return tuple(map(described, self.values()))
+        return tuple(map(describe_alarm, self.values()))
 
     def put(self, members: Mapping[str, Any], region: str) -> Record:
         """Make an alarm, or change one, which keeps its state. Raises ServiceError."""
@@ -259,7 +259,7 @@ class Alarms:
         records = [record for record in self.values() if _matches(record, members)]
         shown, token = _page(records, members, _RECORDS)
         return {
-            "MetricAlarms": [described(record) for record in shown],
+            "MetricAlarms": [describe_alarm(record) for record in shown],
             "CompositeAlarms": [],
             **({"NextToken": token} if token else {}),
         }
@@ -269,7 +269,7 @@ class Alarms:
         members, same = call.members, [key for key in _OF_ONE if key != "Dimensions"]
         return {
             "MetricAlarms": [
-                described(record)
+                describe_alarm(record)
                 for record in self.values()
                 if all(record.get(key) == members[key] for key in same if key in members)
                 and dimensions_of(record) == dimensions_of(members)
@@ -326,25 +326,25 @@ class Alarms:
 
     async def list_tags(self, call: Call) -> Mapping[str, Any]:
         """ListTagsForResource, of alarms."""
-        tags = self._tagged(call)["Tags"]
+        tags = self._find_by_arn(call)["Tags"]
         return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
 
     async def tag(self, call: Call) -> Mapping[str, Any]:
         """TagResource, of alarms."""
-        record = self._tagged(call)
+        record = self._find_by_arn(call)
         record["Tags"] |= {tag["Key"]: tag["Value"] for tag in call.members["Tags"]}
         self._keep(record)
         return {}
 
     async def untag(self, call: Call) -> Mapping[str, Any]:
         """UntagResource, of alarms."""
-        record = self._tagged(call)
+        record = self._find_by_arn(call)
         for key in call.members["TagKeys"]:
             record["Tags"].pop(key, None)
         self._keep(record)
         return {}
 
-    def _tagged(self, call: Call) -> Record:
+    def _find_by_arn(self, call: Call) -> Record:
         arn = call.members["ResourceARN"]
         for record in self.values():
             if record["AlarmArn"] == arn:
@@ -364,7 +364,7 @@ class Alarms:
         record["History"] = [*record["History"], item][-_HISTORY:]
 
 
-def described(record: Record) -> dict[str, Any]:
+def describe_alarm(record: Record) -> dict[str, Any]:
     """AWS's MetricAlarm."""
     return {key: value for key, value in record.items() if key not in _OURS}
 

@@ -17,7 +17,7 @@ class WrongExpression(ValueError):
     """What is wrong with an expression, in one sentence."""
 
 
-def joined(values: Sequence[Value]) -> Value:
+def join(values: Sequence[Value]) -> Value:
     """Several series as one value. Raises WrongExpression for a number."""
     series = list[Series]()
     for value in values:
@@ -30,7 +30,7 @@ def joined(values: Sequence[Value]) -> Value:
     return tuple(series)
 
 
-def _reckon(operator: str, left: float, right: float) -> float | None:
+def _calculate(operator: str, left: float, right: float) -> float | None:
     """None: there is no such number."""
     try:
         value = _OPERATORS[operator](left, right)
@@ -58,22 +58,22 @@ _OPERATORS: Mapping[str, Callable[[float, float], float]] = {
 }
 
 
-def combined(operator: str, left: Value, right: Value) -> Value:
+def combine(operator: str, left: Value, right: Value) -> Value:
     """An operator's value. Raises WrongExpression where two numbers have none."""
     if isinstance(left, tuple) and isinstance(right, tuple):
         raise WrongExpression(f"{operator} is between several time series and several others.")
     if isinstance(left, tuple):
-        return tuple(_series(combined(operator, member, right)) for member in left)
+        return tuple(_series(combine(operator, member, right)) for member in left)
     if isinstance(right, tuple):
-        return tuple(_series(combined(operator, left, member)) for member in right)
+        return tuple(_series(combine(operator, left, member)) for member in right)
     if not isinstance(left, Mapping) and not isinstance(right, Mapping):
-        value = _reckon(operator, left, right)
+        value = _calculate(operator, left, right)
         if value is None:
             raise WrongExpression(f"{left} {operator} {right} is no number.")
         return value
     series = dict[float, float]()
     for time in _times(left, right):
-        reckoned = _reckon(operator, _at(left, time), _at(right, time))
+        reckoned = _calculate(operator, _at(left, time), _at(right, time))
         if reckoned is not None:
             series[time] = reckoned
     return series
@@ -95,7 +95,7 @@ def _series(value: Value) -> Series:
     return value
 
 
-def each(value: Value, change: Callable[[Series], Series]) -> Value:
+def map_series(value: Value, change: Callable[[Series], Series]) -> Value:
     """A change of each series. Raises WrongExpression for a number."""
     if isinstance(value, tuple):
         return tuple(change(series) for series in value)
@@ -115,7 +115,7 @@ def filled(series: Series, times: Sequence[float], by: Value) -> Series:
     }
 
 
-def repeated(series: Series, times: Sequence[float]) -> Series:
+def repeat(series: Series, times: Sequence[float]) -> Series:
     """FILL(…, REPEAT): the value before."""
     last: float | None = None
     filled = dict[float, float]()
@@ -126,7 +126,7 @@ def repeated(series: Series, times: Sequence[float]) -> Series:
     return filled
 
 
-def _reduced(reduce: Callable[[Sequence[float]], float]) -> Callable[[Value], Value]:
+def _make_reducer(reduce: Callable[[Sequence[float]], float]) -> Callable[[Value], Value]:
     """Of one series a number, of several a series."""
 
     def call(value: Value) -> Value:
@@ -166,11 +166,11 @@ def _if(condition: Value, then: Value, otherwise: Value) -> Value:
 
 #: Those of AWS's examples of policies and alarms, each with the number of its arguments.
 FUNCTIONS: Mapping[str, tuple[int, Callable[..., Value]]] = {
-    "SUM": (1, _reduced(sum)),
-    "AVG": (1, _reduced(lambda values: sum(values) / len(values))),
-    "MIN": (1, _reduced(min)),
-    "MAX": (1, _reduced(max)),
-    "RATE": (1, lambda value: each(value, _rate)),
+    "SUM": (1, _make_reducer(sum)),
+    "AVG": (1, _make_reducer(lambda values: sum(values) / len(values))),
+    "MIN": (1, _make_reducer(min)),
+    "MAX": (1, _make_reducer(max)),
+    "RATE": (1, lambda value: map_series(value, _rate)),
     "IF": (3, _if),
 }
 
@@ -240,20 +240,20 @@ class _Reader:
         left = self.read(row + 1)
         while self._peek().upper() in _ROWS[row]:
             operator = self._take().upper()
-            left = combined(operator, left, self.read(row + 1))
+            left = combine(operator, left, self.read(row + 1))
         return left
 
     def _power(self) -> Value:
         base = self._signed()
         if self._peek() == "^":
             self._take()
-            return combined("^", base, self._power())
+            return combine("^", base, self._power())
         return base
 
     def _signed(self) -> Value:
         if self._peek() == "-":
             self._take()
-            return combined("*", -1.0, self._power())
+            return combine("*", -1.0, self._power())
         return self._single()
 
     def _single(self) -> Value:
@@ -263,7 +263,7 @@ class _Reader:
             self._expect(")")
             return value
         if token == "[":
-            return joined(self._listed("]"))
+            return join(self._listed("]"))
         if token[:1].isdigit() or token[:1] == ".":
             return float(token)
         if self._peek() == "(":
@@ -304,7 +304,7 @@ class _Reader:
             part = self._take()[1:-1]
         self._expect(")")
         values = [self._given.values[name] for name in self._given.metrics if part in name]
-        return joined(values)
+        return join(values)
 
     def _fill(self) -> Value:
         value = self.read(0)
@@ -316,9 +316,9 @@ class _Reader:
             by = self.read(0)
         self._expect(")")
         times = self._given.times
-        return each(
+        return map_series(
             value,
-            lambda series: filled(series, times, by) if by is not None else repeated(series, times),
+            lambda series: filled(series, times, by) if by is not None else repeat(series, times),
         )
 
     def _listed(self, closing: str) -> list[Value]:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from merlin_simulator.control.caller import Call
@@ -143,7 +144,7 @@ def answer_in_steps(
         values[query["Id"]] = (
             _read(query, read)
             if "MetricStat" in query
-            else _reckoned(query, queries, values, times)
+            else _calculate(query, queries, values, times)
         )
         yield None
     yield [
@@ -155,36 +156,23 @@ def answer_in_steps(
 
 
 def _ordered(by_id: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What an expression reads before itself."""
-    ordered, open_ = dict[str, Mapping[str, Any]](), set[str]()
-
-    def visit(name: str) -> None:
-        query = by_id[name]
-        if name in ordered:
-            return
-        if name in open_:
-            raise ServiceError(
-                f"The expression of query {name} reads itself, by way of others or at once.",
-                "ValidationError",
-            )
-        open_.add(name)
-        for other in sorted(names_in(query.get("Expression") or "") & by_id.keys()):
-            visit(other)
-        ordered[name] = query
-
-    for name, query in by_id.items():
+    """What an expression reads before itself; METRICS() reads all that are metrics."""
+    for query in by_id.values():
         _check(query)
-        # METRICS() reads all that are metrics.
-        if "MetricStat" in query:
-            ordered[name] = query
+    metrics = [name for name, query in by_id.items() if "MetricStat" in query]
+    reads = {
+        name: [] if "MetricStat" in query else names_in(query["Expression"]) & by_id.keys()
+        for name, query in by_id.items()
+    }
     try:
-        for name in by_id:
-            visit(name)
-    except RecursionError as error:
+        order = list(TopologicalSorter(reads).static_order())
+    except CycleError as error:
+        name = error.args[1][0]
         raise ServiceError(
-            "Too many expressions read one another in a row.", "ValidationError"
+            f"The expression of query {name} reads itself, by way of others or at once.",
+            "ValidationError",
         ) from error
-    return list(ordered.values())
+    return [by_id[name] for name in dict.fromkeys([*metrics, *order])]
 
 
 def _check(query: Mapping[str, Any]) -> None:
@@ -207,7 +195,7 @@ def _read(query: Mapping[str, Any], read: Read) -> Series:
     return series
 
 
-def _reckoned(
+def _calculate(
     query: Mapping[str, Any],
     queries: Sequence[Mapping[str, Any]],
     values: Mapping[str, Value],
@@ -274,8 +262,8 @@ class MetricCalls:
         for number, datum in enumerate(call.members.get("MetricData") or (), 1):
             member = f"MetricData.member.{number}"
             metric = make_metric(namespace, datum["MetricName"], dimensions_of(datum))
-            at = _published_at(datum, member, now)
-            published.append((metric, _published(datum, member), at))
+            at = _read_time(datum, member, now)
+            published.append((metric, _read_datum(datum, member), at))
         for metric, statistics, at in published:
             self._store.add_set(metric, statistics, at)
 
@@ -382,7 +370,7 @@ def _has(metric: Metric, name: str, value: str | None) -> bool:
     return any(name == own and value in (None, its) for own, its in metric.dimensions)
 
 
-def _published_at(datum: Mapping[str, Any], member: str, now: float) -> float:
+def _read_time(datum: Mapping[str, Any], member: str, now: float) -> float:
     at: float = datum.get("Timestamp", now)
     if not now - _OLDEST_S <= at <= now + _AHEAD_S:
         raise ServiceError(
@@ -393,7 +381,7 @@ def _published_at(datum: Mapping[str, Any], member: str, now: float) -> float:
     return at
 
 
-def _published(datum: Mapping[str, Any], member: str) -> Statistics:
+def _read_datum(datum: Mapping[str, Any], member: str) -> Statistics:
     kinds = [kind for kind in ("Value", "Values", "StatisticValues") if datum.get(kind) is not None]
     if len(kinds) > 1:
         raise ServiceError(

@@ -34,7 +34,7 @@ class Sample:
     grows: bool
 
 
-def samples_of(text: str) -> list[Sample]:
+def parse_samples(text: str) -> list[Sample]:
     """Those that are published: no buckets, quantiles or times of creation, no NaN.
 
     Raises ValueError for what is no Prometheus text.
@@ -276,8 +276,8 @@ class ContainerMetrics:
             async with http.get(page.url, headers={"Accept": "text/plain"}) as answer:
                 if answer.status != 200:
                     return
-                text = (await _whole(answer.content)).decode(errors="replace")
-            samples = await run_in_thread(lambda: samples_of(text))
+                text = (await _read_all(answer.content)).decode(errors="replace")
+            samples = await run_in_thread(lambda: parse_samples(text))
         except (aiohttp.ClientError, asyncio.TimeoutError, ValueError) as error:
             _logger.debug("%s: no metrics (%s: %s)", page.url, type(error).__name__, error)
             return
@@ -301,7 +301,7 @@ class ContainerMetrics:
             self._store.add(metric, sample.value, at, "Count" if sample.grows else "None")
 
 
-async def _whole(content: aiohttp.StreamReader) -> bytes:
+async def _read_all(content: aiohttp.StreamReader) -> bytes:
     """A page to its end: of half a one, totals would shrink. Raises ValueError for one too long."""
     page = bytearray()
     async for part in content.iter_any():

@@ -72,7 +72,7 @@ class Statistics:
     def thin(self) -> None:
         """It is old: fewer of its values are kept."""
         if self.values is not None and len(self.values) > _OLD_VALUES:
-            self.values = _coarser(self.values, _OLD_VALUES)
+            self.values = _coarsen(self.values, _OLD_VALUES)
 
     def read(self, statistic: str) -> float | None:
         """Sum, SampleCount, Average, Minimum, Maximum or pNN; None for one that there is not."""
@@ -92,7 +92,7 @@ class Statistics:
         values = dict(self.spread()) if self.values is None else self.values
         for value, count in more.items():
             values[value] = values.get(value, 0.0) + count
-        self.values = values if len(values) <= _VALUES else _coarser(values, _VALUES)
+        self.values = values if len(values) <= _VALUES else _coarsen(values, _VALUES)
 
     def _add_up(self, count: float, total: float, least: float, most: float) -> None:
         self.count += count
@@ -162,7 +162,7 @@ class MetricStore:
         read, too.
         """
         sets = self._minutes.get(metric, {})
-        minutes = _between(sets, start, end, period_s)
+        minutes = _minutes_between(sets, start, end, period_s)
         if period_s == RESOLUTION_S:
             return [(minute * float(RESOLUTION_S), sets[minute]) for minute in minutes]
         periods = dict[float, Statistics]()
@@ -197,7 +197,7 @@ def make_metric(namespace: str, name: str, dimensions: Mapping[str, str]) -> Met
     return Metric(namespace, name, frozenset(dimensions.items()))
 
 
-def _between(
+def _minutes_between(
     sets: Mapping[int, Statistics], start: float, end: float, period_s: int
 ) -> Iterable[int]:
     """Minutes that are kept, in their order."""
@@ -208,7 +208,7 @@ def _between(
     return sorted(minute for minute in sets if first <= minute < last)
 
 
-def _coarser(values: Mapping[float, float], most: int) -> dict[float, float]:
+def _coarsen(values: Mapping[float, float], most: int) -> dict[float, float]:
     """The same values told apart by fewer digits, so that at most so many are left."""
     for digits in (3, 2, 1):
         rounded = dict[float, float]()

@@ -101,7 +101,7 @@ class Application:
             query = parse_qs(environ.get("QUERY_STRING", ""))
             return _failed(error, headers, service, query, start_response)
         if service == "sts":
-            return _with_role(begun[-1], answer, start_response)
+            return _replace_caller(begun[-1], answer, start_response)
         start_response(*begun[-1])
         return answer
 
@@ -183,7 +183,7 @@ class Application:
         return int(status.split()[0])
 
 
-def _with_role(
+def _replace_caller(
     begun: tuple[Any, ...], answer: Iterable[bytes], start: StartResponse
 ) -> Iterable[bytes]:
     """moto's caller without an identity of its own is a user; in a notebook it is a role."""

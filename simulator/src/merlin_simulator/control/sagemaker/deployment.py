@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from merlin_simulator.control.errors import ServiceError
 from merlin_simulator.control.records import Record
@@ -34,19 +34,13 @@ class Production:
     image: str
 
 
-class MakeProduction(Protocol):
-    """Makes what a variant of a configuration is deployed as; no instance yet."""
-
-    async def __call__(
-        self,
-        endpoint_name: str,
-        variant: Mapping[str, Any],
-        model: Mapping[str, Any],
-        log: EventLog,
-        numbers: itertools.count[int],
-    ) -> Production:
-        """model: as it was created. Raises SimulatorError."""
-        ...
+#: Makes what a variant of a configuration is deployed as, without an instance yet: of an endpoint's
+#: name, the variant, its model as it was created, the endpoint's log and the numbers of instances.
+#: Raises SimulatorError.
+MakeProduction = Callable[
+    [str, Mapping[str, Any], Mapping[str, Any], EventLog, Iterator[int]],
+    Awaitable[Production],
+]
 
 
 class Deployment:
@@ -83,10 +77,10 @@ class Deployment:
         try:
             for variant in variants:
                 name = variant["VariantName"]
-                coming[name] = await self._made(variant, models)
+                coming[name] = await self._make_production(variant, models)
                 coming[name].weight = retained.get(name, {}).get("weight", coming[name].weight)
             await _all(
-                self._scaled(production, count_of(production.config, retained))
+                self._scale(production, count_of(production.config, retained))
                 for production in coming.values()
             )
         except BaseException:
@@ -107,7 +101,7 @@ class Deployment:
         for name, weight in weights.items():
             self.productions[name].weight = weight
         self._switch()
-        await _all(self._scaled(self.productions[name], count) for name, count in counts.items())
+        await _all(self._scale(self.productions[name], count) for name, count in counts.items())
 
     async def stop(self) -> None:
         """Nothing is left: instances answer what they have, then their containers end."""
@@ -124,7 +118,7 @@ class Deployment:
         else:
             self.endpoint.switch(shares)
 
-    async def _made(
+    async def _make_production(
         self, variant: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]
     ) -> Production:
         model = models[variant["ModelName"]]
@@ -133,7 +127,7 @@ class Deployment:
         except SimulatorError as error:
             raise DeploymentFailed(str(error)[:_REASON_CHARACTERS]) from error
 
-    async def _scaled(self, production: Production, count: int) -> None:
+    async def _scale(self, production: Production, count: int) -> None:
         try:
             await production.fleet.scale(count)
         except (ArchiveUnavailable, ImageUnavailable) as error:

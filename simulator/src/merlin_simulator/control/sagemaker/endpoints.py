@@ -15,7 +15,7 @@ from merlin_simulator.control.apis import Operation
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.records import Record, Records, filtered
+from merlin_simulator.control.records import Record, Records, filter_records
 from merlin_simulator.control.sagemaker.deployment import (
     DESCRIBED,
     Deployment,
@@ -101,10 +101,10 @@ class Endpoints:
         Raises ServiceError where the endpoint is in another change, or may not have as many, and
         DeploymentFailed.
         """
-        managed = self._of(endpoint_name, REGION)
+        managed = self._require(endpoint_name, REGION)
         check_idle(managed, managed.record["Region"])
         self._check_counts(managed, {variant_name: count})
-        self._begin(managed, "Updating", self._scaled(managed, {variant_name: count}, {}))
+        self._begin(managed, "Updating", self._change_counts(managed, {variant_name: count}, {}))
         assert managed.work is not None
         await asyncio.shield(managed.work)
         if managed.record.get("FailureReason"):
@@ -119,11 +119,11 @@ class Endpoints:
             managed = self._add(record)
             if record["EndpointStatus"] == "Failed":
                 continue
-            self._begin(managed, "Creating", self._created(managed, record["Variants"]))
+            self._begin(managed, "Creating", self._bring_up(managed, record["Variants"]))
 
     async def stop(self) -> None:
         """The simulator ends: every instance with it; what is kept stays."""
-        await asyncio.gather(*(self._stopped(managed) for managed in self._by_name.values()))
+        await asyncio.gather(*(self._stop(managed) for managed in self._by_name.values()))
 
     # -- the calls
 
@@ -152,12 +152,12 @@ class Endpoints:
         self._tags.put(arn, members.get("Tags", ()))
         self._records.put(name, record)
         managed = self._add(record)
-        self._begin(managed, "Creating", self._created(managed, {}))
+        self._begin(managed, "Creating", self._bring_up(managed, {}))
         return {"EndpointArn": arn}
 
     async def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeEndpoint."""
-        managed = self._of(call.members["EndpointName"], call.region)
+        managed = self._require(call.members["EndpointName"], call.region)
         record = managed.record
         described = {key: record[key] for key in DESCRIBED if key in record}
         if variants := describe_variants(managed):
@@ -171,13 +171,13 @@ class Endpoints:
         records = [managed.record for managed in self._by_name.values()]
         if (status := call.members.get("StatusEquals")) is not None:
             records = [record for record in records if record["EndpointStatus"] == status]
-        matching = filtered(records, call.members, "EndpointName", _SORTS)
+        matching = filter_records(records, call.members, "EndpointName", _SORTS)
         return list_page("Endpoints", matching, call, _LISTED)
 
     async def update(self, call: Call) -> Mapping[str, Any]:
         """UpdateEndpoint: answered at once, while the endpoint is Updating."""
         members = call.members
-        managed = self._of(members["EndpointName"], call.region)
+        managed = self._require(members["EndpointName"], call.region)
         check_idle(managed, call.region)
         if managed.deployment.endpoint is None:
             raise ServiceError(
@@ -196,12 +196,12 @@ class Endpoints:
             managed.record.pop("LastDeploymentConfig", None)
             if "DeploymentConfig" in members:
                 managed.record["LastDeploymentConfig"] = members["DeploymentConfig"]
-        self._begin(managed, "Updating", self._updated(managed, config, models, retained))
+        self._begin(managed, "Updating", self._replace(managed, config, models, retained))
         return {"EndpointArn": managed.record["EndpointArn"]}
 
     async def update_weights_and_capacities(self, call: Call) -> Mapping[str, Any]:
         """UpdateEndpointWeightsAndCapacities: answered at once."""
-        managed = self._of(call.members["EndpointName"], call.region)
+        managed = self._require(call.members["EndpointName"], call.region)
         check_idle(managed, call.region)
         arn = managed.record["EndpointArn"]
         counts, weights = dict[str, int](), dict[str, float]()
@@ -214,19 +214,19 @@ class Endpoints:
             if (weight := desired.get("DesiredWeight")) is not None:
                 weights[name] = weight
         self._check_counts(managed, counts)
-        self._begin(managed, "Updating", self._scaled(managed, counts, weights))
+        self._begin(managed, "Updating", self._change_counts(managed, counts, weights))
         return {"EndpointArn": arn}
 
     async def delete(self, call: Call) -> None:
         """DeleteEndpoint: answered at once; whatever it was doing ends."""
-        managed = self._of(call.members["EndpointName"], call.region)
+        managed = self._require(call.members["EndpointName"], call.region)
         if managed.status == "Deleting":
             return
-        self._begin(managed, "Deleting", self._deleted(managed, managed.work))
+        self._begin(managed, "Deleting", self._take_down(managed, managed.work))
 
     # -- what is done meanwhile
 
-    async def _created(
+    async def _bring_up(
         self, managed: ManagedEndpoint, retained: Mapping[str, Mapping[str, Any]]
     ) -> None:
         try:
@@ -239,7 +239,7 @@ class Endpoints:
         else:
             self._settle(managed, "InService")
 
-    async def _updated(
+    async def _replace(
         self,
         managed: ManagedEndpoint,
         config: Record,
@@ -265,7 +265,7 @@ class Endpoints:
         managed.record |= metrics_config(config)
         self._settle(managed, "InService")
 
-    async def _scaled(
+    async def _change_counts(
         self, managed: ManagedEndpoint, counts: Mapping[str, int], weights: Mapping[str, float]
     ) -> None:
         try:
@@ -275,7 +275,7 @@ class Endpoints:
         else:
             self._settle(managed, "InService")
 
-    async def _deleted(self, managed: ManagedEndpoint, before: asyncio.Task[None] | None) -> None:
+    async def _take_down(self, managed: ManagedEndpoint, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
             before.cancel()
             await asyncio.wait({before})
@@ -286,7 +286,7 @@ class Endpoints:
         for gone in self.listeners.deleted:
             gone(managed.name)
 
-    async def _stopped(self, managed: ManagedEndpoint) -> None:
+    async def _stop(self, managed: ManagedEndpoint) -> None:
         """What is kept stays as it was before a change that is cut off; it comes back so."""
         if managed.work is not None and not managed.work.done():
             managed.work.cancel()
@@ -309,9 +309,9 @@ class Endpoints:
     ) -> None:
         """Its work goes on in the background; what it fails with is told."""
         managed.record.pop("FailureReason", None)
-        self._note(managed, status)
+        self._set_status(managed, status)
         managed.work = asyncio.create_task(work)
-        managed.work.add_done_callback(lambda task: self._unexpected(managed, task))
+        managed.work.add_done_callback(lambda task: self._report_failure(managed, task))
 
     def _settle(self, managed: ManagedEndpoint, status: str, reason: str | None = None) -> None:
         record = managed.record
@@ -322,17 +322,17 @@ class Endpoints:
             name: {"count": production.fleet.wanted, "weight": production.weight}
             for name, production in managed.deployment.productions.items()
         }
-        self._note(managed, status)
+        self._set_status(managed, status)
 
-    def _note(self, managed: ManagedEndpoint, status: str) -> None:
+    def _set_status(self, managed: ManagedEndpoint, status: str) -> None:
         managed.record["EndpointStatus"] = status
         managed.record["LastModifiedTime"] = self._clock.now()
-        with self._told(managed.name):
+        with self._reporting(managed.name):
             self._records.put(managed.name, managed.record)
         reason = managed.record.get("FailureReason")
         self.log.tell("endpoint_status", endpoint=managed.name, status=status, message=reason)
 
-    def _unexpected(self, managed: ManagedEndpoint, task: asyncio.Task[None]) -> None:
+    def _report_failure(self, managed: ManagedEndpoint, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("endpoint %s: a change failed", managed.name, exc_info=error)
             status = "InService" if managed.deployment.endpoint is not None else "Failed"
@@ -340,19 +340,19 @@ class Endpoints:
             self._settle(managed, status, message)
 
     def _forget(self, record: Record) -> None:
-        with self._told(record["EndpointName"]):
+        with self._reporting(record["EndpointName"]):
             self._records.remove(record["EndpointName"])
             self._tags.forget(record["EndpointArn"])
 
     @contextmanager
-    def _told(self, endpoint_name: str) -> Iterator[None]:
+    def _reporting(self, endpoint_name: str) -> Iterator[None]:
         """What cannot be kept is told, and the endpoint goes on: a restart knows it as it was."""
         try:
             yield
         except PlatformFailed as error:
             self.log.tell("state_not_kept", endpoint=endpoint_name, message=str(error))
 
-    def _of(self, name: str, region: str) -> ManagedEndpoint:
+    def _require(self, name: str, region: str) -> ManagedEndpoint:
         managed = self._by_name.get(name)
         if managed is None:
             raise ServiceError(not_found("endpoint", name, region))

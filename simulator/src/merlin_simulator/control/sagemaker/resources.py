@@ -9,7 +9,7 @@ from typing import Any
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.records import Record, Records, filtered, page
+from merlin_simulator.control.records import Record, Records, filter_records, page
 from merlin_simulator.errors import ACCOUNT
 
 
@@ -83,14 +83,14 @@ class Tags:
 
     async def add_tags(self, call: Call) -> Mapping[str, Any]:
         """AddTags."""
-        arn = self._found(call)
+        arn = self._require_arn(call)
         self.check(call.members["Tags"])
         self.put(arn, call.members["Tags"])
         return {"Tags": self._listed(arn)}
 
     async def list_tags(self, call: Call) -> Mapping[str, Any]:
         """ListTags."""
-        arn, members = self._found(call), call.members
+        arn, members = self._require_arn(call), call.members
         tags, token = page(
             self._listed(arn), members.get("NextToken"), members.get("MaxResults"), _ON_A_PAGE
         )
@@ -98,13 +98,13 @@ class Tags:
 
     async def delete_tags(self, call: Call) -> Mapping[str, Any]:
         """DeleteTags; keys that are not there are nothing to it."""
-        arn, gone = self._found(call), set(call.members["TagKeys"])
+        arn, gone = self._require_arn(call), set(call.members["TagKeys"])
         self._records.put(
             arn, {"Tags": {key: value for key, value in self._of(arn).items() if key not in gone}}
         )
         return {}
 
-    def _found(self, call: Call) -> str:
+    def _require_arn(self, call: Call) -> str:
         arn: str = call.members["ResourceArn"]
         if not self._exists(arn):
             raise ServiceError(f"Could not find resource {arn!r}.")
@@ -146,7 +146,7 @@ class _Resources:
         """ListModels, ListEndpointConfigs."""
         name = f"{self.title}Name"
         sorts = {"Name": name, "CreationTime": "CreationTime"}
-        records = filtered(self._records.values(), call.members, name, sorts)
+        records = filter_records(self._records.values(), call.members, name, sorts)
         return list_page(
             f"{self.title}s", records, call, (name, f"{self.title}Arn", "CreationTime")
         )

@@ -16,7 +16,7 @@ from merlin_simulator.control.cloudwatch.published import (
     EndpointMetrics,
     Page,
     page_of,
-    samples_of,
+    parse_samples,
 )
 from merlin_simulator.control.cloudwatch.store import MetricStore, Statistics, make_metric
 from merlin_simulator.watch.events import EventLog
@@ -201,7 +201,7 @@ untyped_things 7
 
 
 def publish(page: str, deltas: Deltas) -> dict[str, float]:
-    return {sample.name: sample.value for sample in deltas.of(samples_of(page))}
+    return {sample.name: sample.value for sample in deltas.of(parse_samples(page))}
 
 
 def test_totals_are_published_as_what_came_since() -> None:
@@ -231,17 +231,17 @@ def test_a_total_that_began_again_is_what_it_is() -> None:
 
 
 def test_labels_without_a_value_are_no_dimensions() -> None:
-    (sample,) = [one for one in samples_of(PAGE % (1, "1")) if one.name.endswith("ns_total")]
+    (sample,) = [one for one in parse_samples(PAGE % (1, "1")) if one.name.endswith("ns_total")]
     assert sample.labels == {("code", "200")}
 
 
 def test_what_is_no_page_is_an_error() -> None:
     with pytest.raises(ValueError, match="could not convert"):
-        samples_of("<html>no metrics</html> {")
+        parse_samples("<html>no metrics</html> {")
 
 
 @pytest.mark.parametrize("line", ['a{b="c", ="e"} 1', '{"x.y,z}"q"} 3', "a{b", "{", "a{b} 1"])
 def test_what_no_parser_expects_is_no_page(line: str) -> None:
     """One container's nonsense is an error of the one kind that its reader awaits."""
     with pytest.raises(ValueError, match="no Prometheus text"):
-        samples_of(f"{line}\n")
+        parse_samples(f"{line}\n")

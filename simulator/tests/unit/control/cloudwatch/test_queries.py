@@ -68,6 +68,16 @@ async def test_an_expression_reads_what_is_not_returned(calls: MetricCalls) -> N
     assert result["Values"][:3] == [10.0, 0.0, pytest.approx(100 / 30)]
 
 
+async def test_hundreds_of_expressions_read_one_another(calls: MetricCalls) -> None:
+    """The last is asked for first."""
+    chain = [
+        {"Id": f"e{number}", "Expression": f"e{number - 1} + 1", "ReturnData": number == 400}
+        for number in range(400, 0, -1)
+    ]
+    answer = await ask(calls, *chain, metric("e0", "Asked", ReturnData=False))
+    assert answer["MetricDataResults"][0]["Values"][0] == 500.0
+
+
 async def test_all_metrics_at_once(calls: MetricCalls) -> None:
     answer = await ask(
         calls,
@@ -110,6 +120,7 @@ async def test_pages_hold_every_point_once(calls: MetricCalls) -> None:
         ([metric("m", "Asked", "tm90")], "value tm90 for parameter Stat is not supported"),
         ([{"Id": "e", "Expression": "m9 * 2"}], "Error in expression 'e'"),
         ([{"Id": "e", "Expression": "f"}, {"Id": "f", "Expression": "e"}], "reads itself"),
+        ([{"Id": "e", "Expression": "e + 1"}], "query e reads itself"),
         ([{"Id": "e", "Expression": "1", "Period": 30}], "expected a multiple of 60"),
     ],
 )
