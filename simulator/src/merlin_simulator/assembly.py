@@ -26,6 +26,7 @@ from merlin_simulator.runners.supervision import SupervisedInstance
 from merlin_simulator.watch.events import EventLog
 
 if TYPE_CHECKING:
+    from merlin_simulator.control.production import VariantSpec
     from merlin_simulator.runners.images import ImageRequest, Images
 
 #: Where a container finds its models, and its only one: AWS, "Use your own inference code".
@@ -61,7 +62,7 @@ def assemble(
     name = spec.endpoint_name
     variant = Variant(name, multi_model, store.description, spec.rules, log)
     endpoint = Endpoint(name, [Share(variant)], log)
-    parts = Parts(spec, store, log)
+    parts = Parts(spec, store, log, spec.container, spec.docker_socket)
     if spec.attachments:
         return endpoint, [
             AttachedInstances(attachment, parts.attached, variant, spec.rules)
@@ -100,18 +101,20 @@ class FixedFleet:
 class Parts:
     """What instances are made of."""
 
-    spec: EndpointSpec
+    spec: EndpointSpec | VariantSpec
     store: ArchiveStore
     log: EventLog
+    container: str | None = None
+    docker_socket: str | None = None
 
     def attached(self, name: str, url: str, attachment: Attachment) -> Instance:
         """A container that runs already."""
         instance = self._instance(name, url, ModelDisk(attachment.root, attachment.seen_as))
-        if self.spec.docker_socket is not None:
+        if self.docker_socket is not None:
             # docker: most endpoints have no engine to ask.
             from merlin_simulator.instance.docker_memory import ByAddress, DockerGauge
 
-            find = ByAddress(self.spec.docker_socket, urlsplit(url).hostname or "")
+            find = ByAddress(self.docker_socket, urlsplit(url).hostname or "")
             instance.holdings.memory.gauge = DockerGauge(find)
         return instance
 
@@ -122,7 +125,7 @@ class Parts:
         disk = ModelDisk(root)
         instance = self._instance(name, f"http://127.0.0.1:{port}", disk)
         launcher = ProcessLauncher(
-            _command(spec.container, port, root),
+            _command(self.container, port, root),
             {
                 "SAGEMAKER_BIND_TO_PORT": str(port),
                 "SERVE_BIND_ADDRESS": "127.0.0.1",
@@ -130,7 +133,7 @@ class Parts:
                 **self._mode(disk, given_up),
                 **spec.environment,
             },
-            CHECKOUT if spec.container is None else None,
+            CHECKOUT if self.container is None else None,
             spec.work_dir / f"{name}.log",
         )
         return SupervisedInstance(instance, launcher, spec.rules, spec.single_model is None)

@@ -17,7 +17,7 @@ from pathlib import Path
 from merlin_simulator.addresses import make_url
 from merlin_simulator.archives.local_s3 import make_local_client
 from merlin_simulator.archives.stores import ArchiveStore
-from merlin_simulator.assembly import EndpointSpec, Parts
+from merlin_simulator.assembly import Parts
 from merlin_simulator.commands.options import DOCKER, HERE, read_rules
 from merlin_simulator.commands.serving import Failures, listen, serve_app
 from merlin_simulator.control.apis import read_service_model
@@ -54,7 +54,7 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
             name: str,
             given_up: Callable[[], bool],
         ) -> Machine:
-            return Parts(_make_spec(variant, options.container), store, log).process(name, given_up)
+            return Parts(variant, store, log, options.container).process(name, given_up)
 
         yield start_process
         return
@@ -77,7 +77,7 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
         given_up: Callable[[], bool],
     ) -> Machine:
         request = ImageRequest(variant.image, variant.variant_name, variant.role)
-        parts = Parts(_make_spec(variant), store, log)
+        parts = Parts(variant, store, log)
         return parts.contained(name, images, request, variant.instance_type, given_up)
 
     try:
@@ -88,18 +88,6 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
         with suppress(*TROUBLE):
             engine.remove_own()
         engine.close()
-
-
-def _make_spec(variant: VariantSpec, container: str | None = None) -> EndpointSpec:
-    return EndpointSpec(
-        variant.endpoint_name,
-        variant.rules,
-        variant.budget,
-        variant.work_dir,
-        container=container,
-        single_model=variant.single_model,
-        environment=variant.environment,
-    )
 
 
 #: Of the service model: the types that a variant may have.
