@@ -148,7 +148,7 @@ class PlannedEndpoint:
     def _bring(self, model: int, instance: PlannedInstance, since: float) -> None:
         course = Course(lambda: self._happening.now)
         self._coming[model] = Coming(instance, since, course)
-        self._happening.start(self._brought(model, instance, course))
+        self._happening.go_on(self._brought(model, instance, course))
 
     # -- models come
 
@@ -363,7 +363,7 @@ class PlannedEndpoint:
             self.counts.copies += 1
             course = Course(lambda: self._happening.now)
             self._copying[model] = (instance, course)
-            self._happening.start(self._brought(model, instance, course))
+            self._happening.go_on(self._brought(model, instance, course))
 
     # -- the router's view
 

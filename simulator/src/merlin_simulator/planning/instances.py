@@ -144,10 +144,6 @@ class Happening:
         """Do it then; of what is due at one time, the first that was asked for comes first."""
         heapq.heappush(self._heap, (when, next(self._numbers), do))
 
-    def start(self, work: Work) -> None:
-        """Begin work now."""
-        self.go_on(work)
-
     def give_back(self, places: Places) -> None:
         """A place is free again: who waits longest goes on, at this moment."""
         if places.waiting:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from enum import Enum
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -241,19 +240,3 @@ class PlanSettings:
     rules: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, float] | None = None
     seed: int = 1
-
-
-def describe_settings(settings: PlanSettings) -> dict[str, Any]:
-    """The same tree, with texts for paths and for what has names."""
-    tree: dict[str, Any] = _plain(asdict(settings))
-    return tree
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(member) for key, member in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(member) for member in value]
-    if isinstance(value, Enum):
-        return value.value
-    return str(value) if isinstance(value, Path) else value

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
+
+from pydantic_core import to_jsonable_python
 
 from merlin_simulator.planning.demand import (
     Figures,
@@ -26,7 +28,7 @@ from merlin_simulator.plans.answers import (
 )
 from merlin_simulator.plans.files import MOST_CANDIDATES, MOST_WITHOUT_CACHE, Impossible
 from merlin_simulator.plans.instance_types import READ, InstanceType
-from merlin_simulator.plans.settings import PlanSettings, describe_settings
+from merlin_simulator.plans.settings import PlanSettings
 from merlin_simulator.plans.traffic import Traffic
 from merlin_simulator.rules import CacheSetting, Rules
 
@@ -67,7 +69,7 @@ def try_all(settings: PlanSettings, traffic: Traffic, advance: Advance) -> Plan:
         answers,
         best,
         breaking,
-        describe_settings(settings),
+        to_jsonable_python(asdict(settings)),
     )
 
 

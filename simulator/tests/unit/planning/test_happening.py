@@ -18,7 +18,7 @@ def ends(cores: float, toils: list[tuple[float, float, float]]) -> list[float]:
         found[number] = happening.now
 
     for number, toil in enumerate(toils):
-        happening.start(work(number, *toil))
+        happening.go_on(work(number, *toil))
     happening.run(1000.0)
     return [found[number] for number in range(len(toils))]
 
@@ -53,8 +53,8 @@ def test_cores_know_what_was_wanted() -> None:
     def work(seconds: float) -> Work:
         yield Toil(cores, seconds, 1.0)
 
-    happening.start(work(1.0))
-    happening.start(work(2.0))
+    happening.go_on(work(1.0))
+    happening.go_on(work(2.0))
     happening.run(10.0)
     cores.advance()
     assert (cores.wanted_s, cores.worked_s) == pytest.approx((5.0, 3.0))
@@ -71,7 +71,7 @@ def test_places_go_to_who_waits_longest() -> None:
         happening.give_back(places)
 
     for number in range(3):
-        happening.start(work(number))
+        happening.go_on(work(number))
     happening.run(10.0)
     assert order == [(0, 0.0), (1, 1.0), (2, 2.0)]
     assert places.free == 1

@@ -1,4 +1,4 @@
-"""Where answers go: a file whole or as it was before, and a terminal that is closed or full."""
+"""What a plan writes: its tree as JSON, its picture; each file whole or as it was before."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from merlin_simulator.plans.answers import Plan
 from merlin_simulator.plans.files import UnusableFile
-from merlin_simulator.plans.run import plan
-from merlin_simulator.plans.settings import Demand
+from merlin_simulator.plans.picture import draw_trade_off
+from merlin_simulator.plans.run import plan, write_report
+from merlin_simulator.plans.run import plan as run_plan
+from merlin_simulator.plans.settings import Autoscaling, Demand, Goals, PlanSettings
+from merlin_simulator.plans.traffic import make_traffic
+from merlin_simulator.plans.trying import try_all
 from simulator.tests.unit.plans.test_plan import LARGE, SETTINGS
 
 SHORT = replace(
@@ -68,3 +74,53 @@ def test_who_sees_no_progress_gets_the_plan(
     monkeypatch.setattr(sys, "stderr", stderr)
     plan(SHORT, None)
     assert "1 x ml.large" in capsys.readouterr().out
+
+
+def planned(settings: PlanSettings) -> Plan:
+    return try_all(settings, make_traffic(settings), lambda what, share: None)
+
+
+@pytest.fixture(scope="module")
+def found() -> Plan:
+    return planned(SETTINGS)
+
+
+def _words(plan: Plan) -> list[str]:
+    root = ElementTree.fromstring(draw_trade_off(plan))
+    return ["".join(one.itertext()).strip() for one in root.iter() if one.tag.endswith("text")]
+
+
+def test_each_candidate_is_a_point_with_its_name(found: Plan) -> None:
+    """Types are colours, counts stand beside the points, goals are lines; words for the blind."""
+    words = _words(found)
+    assert (words.count("small"), words.count("large")) == (1, 1)
+    assert "goal: 1.5 s" in words
+    title = "Cost of the whole time against p99 of all requests"
+    assert ElementTree.fromstring(draw_trade_off(found)).get("aria-label") == title
+
+
+def test_without_prices_instances_stand_in_the_place_of_cost() -> None:
+    """Also where nobody meets the goals."""
+    scaling = Autoscaling(target=100.0, bounds=[(1, 2)])
+    goals = Goals(cold_share=0.0)
+    plan = planned(replace(SETTINGS, goals=goals, prices=None, types=[LARGE], autoscaling=scaling))
+    assert plan.best is None
+    assert "instances on average" in _words(plan)
+
+
+def test_what_is_written(found: Plan, tmp_path: Path) -> None:
+    """The whole tree, and a picture that opens by itself."""
+    write_report(tmp_path, found)
+    tree = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert tree["answers"][0]["latency"]["quantiles"][50] == tree["answers"][0]["latency"]["p50"]
+    assert tree["settings"]["demand"]["models"] == 60
+    picture = ElementTree.parse(tmp_path / "trade-off.svg").getroot()
+    assert float(picture.get("width") or 0) > 400
+    assert "--s1" in (tmp_path / "trade-off.svg").read_text("utf-8")
+
+
+def test_a_folder_that_cannot_be_written_is_said_first(tmp_path: Path) -> None:
+    """Before the plan is made."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnusableFile, match="no files can be written there"):
+        run_plan(SETTINGS, None, tmp_path / "file")
