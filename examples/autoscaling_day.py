@@ -193,7 +193,7 @@ def main() -> None:
         target = options.rate * 60 / platform.scale
         platform.track(options.most, target)
         day.instances.append((platform.hours(), *platform.counts()))
-    except (BotoCoreError, ClientError, OSError) as error:
+    except (BotoCoreError, ClientError, OSError, ValueError) as error:
         raise SystemExit(
             f"{error}; expected the endpoint {options.endpoint} in service on AWS, or at "
             "AWS_ENDPOINT_URL: simulator/docs/control-plane.md makes one"

@@ -120,7 +120,7 @@ if __name__ == "__main__":
     options = parser.parse_args()
     try:
         main(options.archive, options.request, single_model=options.single_model, keep=options.keep)
-    except (Boto3Error, BotoCoreError, ClientError, OSError) as error:
+    except (Boto3Error, BotoCoreError, ClientError, OSError, ValueError) as error:
         raise SystemExit(
             f"{error}; expected AWS, or `python -m simulator serve` at AWS_ENDPOINT_URL"
         ) from error

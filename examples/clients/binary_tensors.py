@@ -37,17 +37,17 @@ body, json_size = triton.InferenceServerClient.generate_request_body(
     outputs=[triton.InferRequestedOutput("click", binary_data=True)],
 )
 credentials = {"aws_access_key_id": "any", "aws_secret_access_key": "any"} if URL else {}
-client = boto3.client(
-    "sagemaker-runtime", endpoint_url=URL or None, region_name="us-east-1", **credentials
-)
 try:
+    client = boto3.client(
+        "sagemaker-runtime", endpoint_url=URL or None, region_name="us-east-1", **credentials
+    )
     answer = client.invoke_endpoint(
         EndpointName="shop",
         TargetModel="dense.tar.gz",
         ContentType=f"{BINARY}{json_size}",
         Body=body,
     )
-except (BotoCoreError, ClientError) as error:
+except (BotoCoreError, ClientError, ValueError) as error:
     raise SystemExit(
         f"{error}; expected the endpoint shop at {URL or 'AWS'}: simulator/docs/simulator.md "
         "starts it on this machine"

@@ -30,7 +30,7 @@ try:
         session=session,
         region="us-east-1",
     )
-except (BotoCoreError, ClientError) as error:
+except (BotoCoreError, ClientError, ValueError) as error:
     raise SystemExit(
         f"{error}; expected the endpoint shop at {URL}: simulator/docs/simulator.md starts it"
     ) from error

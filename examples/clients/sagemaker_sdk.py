@@ -22,18 +22,18 @@ REQUEST = Path(__file__).parents[1] / "merlin/dense/request.json"
 session = boto3.session.Session(
     aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1"
 )
-predictor = Predictor(
-    "shop",
-    Session(
-        boto_session=session,
-        sagemaker_runtime_client=session.client("sagemaker-runtime", endpoint_url=URL),
-    ),
-    serializer=JSONSerializer(),
-    deserializer=JSONDeserializer(),
-)
 try:
+    predictor = Predictor(
+        "shop",
+        Session(
+            boto_session=session,
+            sagemaker_runtime_client=session.client("sagemaker-runtime", endpoint_url=URL),
+        ),
+        serializer=JSONSerializer(),
+        deserializer=JSONDeserializer(),
+    )
     answer = predictor.predict(json.loads(REQUEST.read_text()), target_model="dense.tar.gz")
-except (BotoCoreError, ClientError) as error:
+except (BotoCoreError, ClientError, ValueError) as error:
     raise SystemExit(
         f"{error}; expected the endpoint shop at {URL}: simulator/docs/simulator.md starts it"
     ) from error

@@ -15,21 +15,21 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8090"
 
-client = boto3.client(
-    "sagemaker-runtime",
-    endpoint_url=URL,
-    region_name="us-east-1",
-    aws_access_key_id="any",
-    aws_secret_access_key="any",
-)
 began = time.perf_counter()
 try:
+    client = boto3.client(
+        "sagemaker-runtime",
+        endpoint_url=URL,
+        region_name="us-east-1",
+        aws_access_key_id="any",
+        aws_secret_access_key="any",
+    )
     answer = client.invoke_endpoint_with_response_stream(
         EndpointName="words",
         ContentType="application/json",
         Body=json.dumps({"text": "one word after the other"}),
     )
-except (BotoCoreError, ClientError) as error:
+except (BotoCoreError, ClientError, ValueError) as error:
     raise SystemExit(
         f"{error}; expected the single-model endpoint words at {URL}: simulator/docs/simulator.md "
         "starts it"
