@@ -34,10 +34,9 @@ from merlin_deploy.config.reading import read_config
 from merlin_deploy.config.sections import Config, make_example
 from merlin_deploy.config.values import archive_name
 from merlin_deploy.desired import make_desired
-from merlin_deploy.endpoint.changes import list_what_stays, take_down
+from merlin_deploy.endpoint.changes import bring_up, list_what_stays, roll_back, take_down
 from merlin_deploy.endpoint.resources import find_facts, find_single_archives
 from merlin_deploy.endpoint.state import Job
-from merlin_deploy.endpoint.up import bring_up, roll_back
 from merlin_deploy.errors import Refused, Unreachable
 from merlin_deploy.invoke import (
     Answer,

@@ -35,7 +35,7 @@ def shop_config(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def request_file(tmp_path: Path) -> Path:
-    """The shortest request."""
+    """A file with the shortest request."""
     path = tmp_path / "request.json"
     path.write_text(BODY)
     return path

@@ -19,6 +19,7 @@ from deploy.tests.support.commands import (
     put_archive,
     write_config,
 )
+from deploy.tests.support.odd_aws import RawBody
 from merlin_deploy.account import Account
 from merlin_deploy.config.reading import read_config
 from merlin_deploy.status.collect import gather
@@ -128,17 +129,6 @@ def test_watching_ends_by_ctrl_c(plane: ControlPlane, looked_at: Path) -> None:
     assert (watching.returncode, output) == (0, b"")
 
 
-class Raw:
-    """An answer's body, as botocore streams it."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def stream(self, *_: Any, **__: Any) -> list[bytes]:
-        """In one piece."""
-        return [self._body]
-
-
 def deny(request: Any, **_: Any) -> AWSResponse:
     """What AWS answers who may not: in S3's words, JSON's or those of the query protocol."""
     headers = {"x-amzn-errortype": "AccessDeniedException"}
@@ -147,4 +137,4 @@ def deny(request: Any, **_: Any) -> AWSResponse:
         body = b'{"__type": "AccessDeniedException", "message": "no"}'
     elif b"Action" in (request.body or b""):
         body = b"<ErrorResponse>" + body + b"</ErrorResponse>"
-    return AWSResponse(request.url, 403, headers, Raw(body))
+    return AWSResponse(request.url, 403, headers, RawBody(body))

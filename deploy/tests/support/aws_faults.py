@@ -119,7 +119,7 @@ class _Front(BaseHTTPRequestHandler):
     behind: str
 
     def handle_call(self) -> None:
-        """One call."""
+        """Pass one call on, or do to it what a fault says."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.aws.note(_operation(self.command, self.path, self.headers, body))
         if fault is None:

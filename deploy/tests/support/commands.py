@@ -70,7 +70,7 @@ def meddle(
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C."""
+    """Press Ctrl-C."""
     process.send_signal(signal.SIGINT)
 
 
@@ -79,7 +79,7 @@ def _command(arguments: Sequence[str | Path]) -> list[str]:
 
 
 def environment(plane: ControlPlane, host: str | None = None) -> dict[str, str]:
-    """Of a caller for whom the control plane is AWS. host: of a Docker engine."""
+    """The environment of a caller for whom the control plane is AWS. host: a Docker engine's."""
     return {
         **os.environ,
         **({} if host is None else {"DOCKER_HOST": host}),

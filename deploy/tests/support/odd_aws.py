@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 @dataclass
@@ -21,6 +22,17 @@ class OddAws:
     cut: int | None = None
     whole_after: int | None = None
     asked: list[str] = field(default_factory=list)
+
+
+class RawBody:
+    """An answer's body, as botocore streams it."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self, *_: Any, **__: Any) -> list[bytes]:
+        """The body in one piece."""
+        return [self._body]
 
 
 @contextmanager

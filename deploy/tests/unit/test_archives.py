@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
+from deploy.tests.support.odd_aws import RawBody
 from merlin_deploy.account import Account
 from merlin_deploy.archives.aliases import (
     MOST_TARGETS,
@@ -167,7 +168,7 @@ def test_an_archive_that_is_gone_has_a_row() -> None:
 
 
 def make_export(folder: Path) -> Path:
-    """Of one model."""
+    """Write an export of one model."""
     (folder / "0_workflow/1").mkdir(parents=True)
     (folder / "0_workflow/config.pbtxt").touch()
     return folder
@@ -316,19 +317,8 @@ class S3:
         self.whole += body
 
 
-class _Raw:
-    """An answer's body, as botocore streams it."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def stream(self, *_: Any, **__: Any) -> list[bytes]:
-        """In one piece."""
-        return [self._body]
-
-
 def _answer(url: str, body: bytes, **headers: str) -> AWSResponse:
-    return AWSResponse(url, 200, headers, _Raw(body))
+    return AWSResponse(url, 200, headers, RawBody(body))
 
 
 def _text(value: str | bytes) -> str:

@@ -26,8 +26,8 @@ from merlin_deploy.desired import (
 SCALING = "[autoscaling]\nmin = 2\nmax = 8\ninvocations_per_instance = 300.5\n"
 
 
-def wanted(more: str = "", instances: str = "", **endpoint: str) -> Desired:
-    """Of a configuration."""
+def desire(more: str = "", instances: str = "", **endpoint: str) -> Desired:
+    """The requests that a configuration asks for."""
     return make_desired(
         make_config(more, instances, **endpoint), Facts("image", "s3://m/archives/")
     )
@@ -61,7 +61,7 @@ def test_names_say_content(
     more: str, instances: str, model_differs: bool, config_differs: bool
 ) -> None:
     """What changes the instances is blue/green; what does not changes no name."""
-    before, after = wanted(), wanted(more, instances)
+    before, after = desire(), desire(more, instances)
     assert (before.model_name != after.model_name) == model_differs
     assert (before.config_name != after.config_name) == config_differs
     assert is_content_name("shop", after.model_name)
@@ -94,11 +94,11 @@ def test_names_of_others_are_not_ours() -> None:
 
 def test_a_single_model_is_one_archive() -> None:
     """Without what multi-model endpoints have."""
-    (many, item) = (it.model["PrimaryContainer"] for it in (wanted(), wanted(single_model="a")))
+    (many, item) = (it.model["PrimaryContainer"] for it in (desire(), desire(single_model="a")))
     assert many["Mode"] == "MultiModel"
     assert many["MultiModelConfig"] == {"ModelCacheSetting": "Enabled"}
     assert not {"Mode", "MultiModelConfig"} & item.keys()
-    cold = wanted("[container]\nmodel_cache = false").model["PrimaryContainer"]
+    cold = desire("[container]\nmodel_cache = false").model["PrimaryContainer"]
     assert cold["MultiModelConfig"] == {"ModelCacheSetting": "Disabled"}
 
 
@@ -238,7 +238,7 @@ def test_what_is_there_against_what_is_wanted(present: Any, asked: Any, has: boo
 
 def test_tags_are_the_callers_and_ours() -> None:
     """Whose a thing is stands in each."""
-    tags = {item["Key"]: item["Value"] for item in wanted("[tags]\nteam = 'a'\nn = 1").tags}
+    tags = {item["Key"]: item["Value"] for item in desire("[tags]\nteam = 'a'\nn = 1").tags}
     assert tags == {"team": "a", "n": "1", "deploy:endpoint": "shop"}
 
 

@@ -232,7 +232,7 @@ def test_partitions_are_those_of_botocore() -> None:
 
 
 def all_policies(config: Config) -> Iterator[dict[str, Any]]:
-    """Of a configuration."""
+    """The policies of a configuration."""
     yield make_role_policy(config, WHERE)
     yield make_deployer_policy(config, WHERE)
     if config.endpoint.single_model is None:
@@ -240,7 +240,7 @@ def all_policies(config: Config) -> Iterator[dict[str, Any]]:
 
 
 def actions(policy: dict[str, Any]) -> set[str]:
-    """All that a policy names."""
+    """The actions that a policy names."""
     return {item for statement in policy["Statement"] for item in as_list(statement["Action"])}
 
 

@@ -30,7 +30,7 @@ URL = "https://api.sagemaker.us-east-1.amazonaws.com/"
 
 
 def answer(code: str, message: str) -> ClientError:
-    """AWS's."""
+    """An error of AWS's."""
     return ClientError({"Error": {"Code": code, "Message": message}}, "CreateModel")
 
 

@@ -89,7 +89,7 @@ IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin@sha256:" + "ab" * 3
 
 def test_what_up_has_made_is_what_is_wanted() -> None:
     """Nothing differs, and the image is told as SageMaker resolved it."""
-    wanted = want(FILE)
+    wanted = desire(FILE)
     part = compare(as_made(wanted), wanted, ())
     assert part == ConfigurationPart(
         wanted.config_name, wanted.config_name, True, (), (), IMAGE, "ml.c5.xlarge"
@@ -98,8 +98,8 @@ def test_what_up_has_made_is_what_is_wanted() -> None:
 
 def test_another_model_is_told_by_what_differs_in_it() -> None:
     """Not by names, which say their content; variables without their values."""
-    wanted = want(FILE.replace('"json"', '"text"').replace("c5", "m5"))
-    part = compare(as_made(want(FILE)), wanted, ())
+    wanted = desire(FILE.replace('"json"', '"text"').replace("c5", "m5"))
+    part = compare(as_made(desire(FILE)), wanted, ())
     assert part.is_wanted is False
     assert [change.what for change in part.changes] == [
         "configuration ProductionVariants InstanceType",
@@ -109,16 +109,16 @@ def test_another_model_is_told_by_what_differs_in_it() -> None:
 
 def test_count_is_the_files_without_autoscaling() -> None:
     """Somebody has changed it by hand: `up` brings it back. Autoscaling's counts are its own."""
-    wanted = want(FILE)
+    wanted = desire(FILE)
     (change,) = compare(as_made(wanted, count=5), wanted, ()).changes
     assert (change.what, change.now, change.wanted) == ("instances", "5", "2")
-    scaled = want(FILE + "[autoscaling]\nmax = 8\ninvocations_per_instance = 300\n")
+    scaled = desire(FILE + "[autoscaling]\nmax = 8\ninvocations_per_instance = 300\n")
     assert compare(as_made(scaled, count=5), scaled, ()).changes == ()
 
 
 def test_alarm_that_nobody_wants_goes() -> None:
     """And one that lacks comes; so do tags."""
-    wanted = want(FILE)
+    wanted = desire(FILE)
     present = as_made(wanted)
     assert not isinstance(present.alarms, Missing)
     others = [*present.alarms[1:], {"AlarmName": "shop/former"}]
@@ -132,7 +132,7 @@ def test_alarm_that_nobody_wants_goes() -> None:
 
 def test_what_may_not_be_read_is_noted() -> None:
     """It makes no change; where nothing is known of what is wanted, nothing is said of it."""
-    wanted = want(FILE)
+    wanted = desire(FILE)
     denied = Missing("it is not allowed")
     blind = Present(as_made(wanted).endpoint, denied, denied, denied, denied, denied)
     part = compare(blind, wanted, ("a note",))
@@ -142,8 +142,8 @@ def test_what_may_not_be_read_is_noted() -> None:
     assert compare(blind, None, ()).is_wanted is None
 
 
-def want(file: str) -> Desired:
-    """Of a CONFIG.toml."""
+def desire(file: str) -> Desired:
+    """What a CONFIG.toml asks for."""
     return make_desired(
         parse_config(file, "CONFIG.toml"), Facts(IMAGE, "s3://models/shop/archives/")
     )

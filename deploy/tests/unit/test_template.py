@@ -102,5 +102,5 @@ def test_what_only_aws_knows_is_a_parameter() -> None:
 
 
 def properties(template: dict[str, Any], resource: str) -> dict[str, Any]:
-    """Of a resource."""
+    """The properties of a resource."""
     return dict(template["Resources"][resource]["Properties"])

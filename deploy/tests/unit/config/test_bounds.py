@@ -19,29 +19,29 @@ TOPIC = "arn:aws:sns:us-east-1:123456789012:"
 
 
 def table(name: str, members: dict[str, str]) -> str:
-    """Of TOML."""
+    """A table of TOML."""
     return "\n".join([f"[{name}]", *(f'"{key}" = "{one}"' for key, one in members.items())])
 
 
 def environment(**more: str) -> str:
-    """Of [container]."""
+    """The table [container.environment]."""
     return table("container.environment", more)
 
 
 def numbered(count: int, value: str = "x") -> dict[str, str]:
-    """So many names."""
+    """A table of so many names."""
     return {f"n{number}": value for number in range(count)}
 
 
 def network(subnets: int = 1, groups: int = 1, subnet: str = "", group: str = "") -> str:
-    """So many; or ones with these names."""
+    """A section with so many subnets and groups, or with these names."""
     given = [subnet or f"subnet-{number}" for number in range(subnets)]
     groups_given = [group or f"sg-{number}" for number in range(groups)]
     return f"[network]\nsubnets = {given}\nsecurity_groups = {groups_given}"
 
 
 def topics(count: int, length: int = 10) -> str:
-    """So many."""
+    """A section with so many topics."""
     return f"[alarms]\ntopics = {[TOPIC + str(n) * length for n in range(count)]}"
 
 

@@ -152,7 +152,7 @@ SENTENCES = [
 
 
 def mistakes_of(written: str) -> list[tuple[int | None, str]]:
-    """Of a file."""
+    """The mistakes that a file is refused with."""
     with pytest.raises(ConfigurationRefused) as refused:
         parse_config(written, "C.toml")
     return list(refused.value.mistakes)
