@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from container.constants import Constants
 from container.settings.reading import UNITS, format_settings_table
 from ensemble_tools.missing import tell_missing_packages
+from ensemble_tools.signals import reader_is_gone
 
 #: What an image sets for the libraries of its models. Ours read it when they are imported: of
 #: protobuf Merlin's images choose the slow one, and another image one that ours does not have.
@@ -36,7 +37,10 @@ def main(
             f"variables, which `{program} settings` lists"
         )
     if options.command == "settings":
-        print(f"{UNITS}\n\n{format_settings_table()}")
+        try:
+            print(f"{UNITS}\n\n{format_settings_table()}", flush=True)
+        except BrokenPipeError:
+            return reader_is_gone()
         return 0
     # As process 1 it has no default action: until the container listens to it itself.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

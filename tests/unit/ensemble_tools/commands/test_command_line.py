@@ -246,12 +246,15 @@ def test_as_a_program() -> None:
     assert out.startswith(b"archive ")
 
 
-def test_nobody_listens() -> None:
+@pytest.mark.parametrize(
+    "command", [("ensemble_tools", "explain", str(DENSE)), ("container", "settings")]
+)
+def test_nobody_listens(command: tuple[str, ...]) -> None:
     """A reader that goes away (`| head`) ends it quietly, with the shell's number for SIGPIPE."""
     reading, writing = os.pipe()
     os.close(reading)
     running = subprocess.run(
-        [sys.executable, "-m", "ensemble_tools", "explain", str(DENSE)],
+        [sys.executable, "-m", *command],
         cwd=ROOT,
         stdout=writing,
         stderr=subprocess.PIPE,
