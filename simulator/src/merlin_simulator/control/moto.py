@@ -130,7 +130,7 @@ class Moto:
             if isinstance(error.__cause__, ClientDisconnect):
                 return
             _logger.warning("moto did not answer: %r", error)
-            if started.is_so:
+            if started.began:
                 raise  # the connection breaks: what was sent is no whole answer
             message = (
                 "moto, which plays this service here, did not answer in time "
@@ -146,7 +146,7 @@ class Moto:
             # What urllib and curl say of any bytes; moto would read them as a form.
             headers["content-type"] = "binary/octet-stream"
         has_body = "content-length" in headers or "transfer-encoding" in request.headers
-        async with self._asked().request(
+        async with self._open_session().request(
             request.method,
             URL(self._url + _target(request.scope, request.headers), encoded=True),
             headers=headers,
@@ -156,7 +156,7 @@ class Moto:
         ) as answer:
             await _pass_back(answer, send)
 
-    def _asked(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
@@ -189,13 +189,13 @@ def _refusal(request: Request) -> tuple[int, str, str] | None:
 
 
 class _Started:
-    """Passes on what is sent; is_so: whether an answer has begun."""
+    """Passes on what is sent; began: whether an answer has."""
 
     def __init__(self, send: Send) -> None:
-        self._send, self.is_so = send, False
+        self._send, self.began = send, False
 
     async def __call__(self, message: object) -> None:
-        self.is_so = True
+        self.began = True
         await self._send(message)  # type: ignore[arg-type]
 
 

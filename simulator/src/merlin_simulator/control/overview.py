@@ -286,7 +286,7 @@ def _instance(instance: Instance) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Shown:
+class DisplayedEndpoint:
     """An endpoint as it stands, in service or not; also while fleets come and go."""
 
     managed: ManagedEndpoint
@@ -342,14 +342,16 @@ class EndpointPages:
             return None
         watched = self._watched.get(name)
         if watched is None or watched.log is not managed.deployment.log:
-            shown, log = Shown(managed, self._rules), managed.deployment.log
-            watched = Watched(shown, log, self._rules.memory_threshold, shown.more)
+            displayed, log = DisplayedEndpoint(managed, self._rules), managed.deployment.log
+            watched = Watched(displayed, log, self._rules.memory_threshold, displayed.more)
             self._watched[name] = watched
         return watched
 
     def views(self) -> tuple[EndpointView, ...]:
         """Of all endpoints, in the order of their creation."""
-        return tuple(Shown(managed, self._rules).view() for managed in self._endpoints.all())
+        return tuple(
+            DisplayedEndpoint(managed, self._rules).view() for managed in self._endpoints.all()
+        )
 
     def forget(self, name: str) -> None:
         """It is gone: whoever follows its events hears that there are no more."""

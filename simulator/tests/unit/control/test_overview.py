@@ -50,8 +50,8 @@ async def endpoint_of_two_variants() -> ManagedEndpoint:
         log: EventLog,
         numbers: Iterator[int],
     ) -> Production:
-        managed = Variant(endpoint_name, True, "s3://m/", Rules(), log, variant["VariantName"])
-        fleet = Fleet(managed, never, iter(()), lambda _: None)
+        hosted = Variant(endpoint_name, True, "s3://m/", Rules(), log, variant["VariantName"])
+        fleet = Fleet(hosted, never, iter(()), lambda _: None)
         return Production(fleet, variant["InitialVariantWeight"], variant, "image")
 
     variants = [

@@ -328,7 +328,7 @@ class MetricCalls:
     async def data(self, call: Call) -> Mapping[str, Any]:
         """GetMetricData."""
         members = call.members
-        start, end = self._kept(*span(members))
+        start, end = self._within_retention(*span(members))
         for query in members["MetricDataQueries"]:
             if (period_s := query.get("MetricStat", query).get("Period")) is not None:
                 check_period(period_s)
@@ -345,7 +345,7 @@ class MetricCalls:
         most = min(members.get("MaxDatapoints") or _MOST_DATA, _MOST_DATA)
         return _data_page(results, descending, members.get("NextToken"), most)
 
-    def _kept(self, start: float, end: float) -> tuple[float, float]:
+    def _within_retention(self, start: float, end: float) -> tuple[float, float]:
         """Of a span, what may have values: an expression may have one for each of its minutes."""
         now = self._clock.now()
         return max(start, now - KEPT_S), min(end, now + _AHEAD_S)

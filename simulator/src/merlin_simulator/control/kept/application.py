@@ -90,7 +90,9 @@ class Application:
             message = "This policy contains invalid Json: an object is expected."
             return _refuse(start_response, headers, service, 400, "MalformedPolicy", message)
         try:
-            note = self._noting(environ, headers, service, caller.region if caller else "us-east-1")
+            note = self._make_note(
+                environ, headers, service, caller.region if caller else "us-east-1"
+            )
             # moto looks at the condition, and writes later: two at once would both hold.
             writes = environ["REQUEST_METHOD"] not in ("GET", "HEAD")
             with self._conditional if writes and _CONDITIONS & headers.keys() else nullcontext():
@@ -121,7 +123,7 @@ class Application:
             environ["wsgi.input"] = body
             return self._few.submit(self._moto, environ, begin).result()
 
-    def _noting(
+    def _make_note(
         self, environ: WSGIEnvironment, headers: Mapping[str, str], service: str | None, region: str
     ) -> Callable[[], None] | None:
         """What keeps this call once it is carried out; None where it changes nothing."""

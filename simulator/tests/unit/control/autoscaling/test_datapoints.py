@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.control.autoscaling.metrics import check_metric, read_datapoints
+from merlin_simulator.control.autoscaling.metrics import (
+    alarm_members,
+    check_metric,
+    read_datapoints,
+)
 from merlin_simulator.control.autoscaling.variants import VariantId
 from merlin_simulator.control.cloudwatch.store import MetricStore, make_metric
 from merlin_simulator.control.errors import ServiceError
@@ -52,6 +56,22 @@ def test_a_customized_metric_by_its_dimensions_statistic_and_unit() -> None:
         config = customized(**spec, **unit)
         check_metric(config)
         assert read_datapoints(config, VARIANT, store, 60, 1) == [expected]
+
+
+def test_a_policys_alarms_watch_what_it_reads() -> None:
+    """Its unit, too; the lower one below 90 % of the target."""
+    spec = {"Namespace": "Mine", "MetricName": "Queue", "Statistic": "Average", "Unit": "Count"}
+    config = {"TargetValue": 50, **customized(**spec)}
+    name = "TargetTracking-endpoint/shop/variant/all-Alarm{}-1"
+    high, low = (
+        alarm_members({"PolicyARN": "arn:p"}, config, VARIANT, name.format(side))
+        for side in ("High", "Low")
+    )
+    for alarm, threshold, periods in ((high, 50.0, 3), (low, 45.0, 15)):
+        assert {key: alarm[key] for key in spec} == spec
+        assert (alarm["Threshold"], alarm["EvaluationPeriods"]) == (threshold, periods)
+        assert (alarm["Period"], alarm["AlarmActions"]) == (60, ["arn:p"])
+    assert low["ComparisonOperator"] == "LessThanThreshold"
 
 
 def test_metric_math_over_metrics() -> None:
