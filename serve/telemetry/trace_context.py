@@ -17,7 +17,6 @@ CUSTOM_ATTRIBUTES = b"x-amzn-sagemaker-custom-attributes"
 _MOST_ATTRIBUTES = 1024
 #: What W3C asks of everybody to pass on, in bytes; a longer state is dropped.
 _MOST_STATE = 512
-_SAMPLED = 0x01
 _CONTEXT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]{0,200})?")
 _ATTRIBUTE = re.compile(
     rb"(?:^|[,;])[ \t]*(?i:traceparent)[ \t]*=[ \t]*([0-9a-f-]{55})[ \t]*(?=$|[,;])"
@@ -34,11 +33,6 @@ class TraceContext:
     span_id: int
     flags: int
     state: str = ""
-
-    @property
-    def sampled(self) -> bool:
-        """Whether the caller keeps its trace."""
-        return bool(self.flags & _SAMPLED)
 
 
 def read_context(headers: _Headers) -> TraceContext | None:

@@ -29,3 +29,14 @@ def test_memory(name: str, text: str, expected: int | None, tmp_path: Path) -> N
     assert read_machine_limits(Kernel(tmp_path, tmp_path)).memory_bytes == min(
         machine, expected or machine
     )
+
+
+def test_groups_in_groups(tmp_path: Path) -> None:
+    """On a machine that sets limits by slices each of them counts."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text("0::/slice/unit\n")
+    (tmp_path / "slice/unit").mkdir(parents=True)
+    (tmp_path / "memory.max").write_text("max\n")
+    for group, limit in (("slice", 2**29), ("slice/unit", 2**30)):
+        (tmp_path / group / "memory.max").write_text(f"{limit}\n")
+    assert read_machine_limits(Kernel(tmp_path, tmp_path)).memory_bytes == 2**29
