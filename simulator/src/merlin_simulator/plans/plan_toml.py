@@ -80,6 +80,7 @@ _MOST_TOLD = 20
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-]+)\s*\]\]?")
 _KEY = re.compile(r"(\s*)([A-Za-z0-9_.\-]+)\s*=")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_\-]{1,60}")
 #: A key a.a.a… takes its length squared of memory; a list of numbers may have as many dots.
 _MOST_DOTS = 500
 _NUMBER = re.compile(r"(?<![\w.\"'])-?[0-9]+\.[0-9eE+-]+(?=\s*(?:,|\]|$))")
@@ -260,7 +261,9 @@ class PlanFile:
 
 
 def _name(keys: Keys) -> str:
-    return ".".join(key for key in keys if isinstance(key, str))
+    """In one short line, whatever a key holds."""
+    names = [key for key in keys if isinstance(key, str)]
+    return ".".join(name if _BARE_KEY.fullmatch(name) else shown(name) for name in names)
 
 
 def _explain_key(keys: Keys) -> str:

@@ -58,6 +58,8 @@ def parse_report(path: Path, whole: Any) -> StoredReport:
     }
     try:
         return StoredReport(path, whole, validate(Report, without_nothing(parts)))
+    except RecursionError as error:
+        raise UnusableFile(path, "found values inside of values, too deep to be read") from error
     except ValidationError as error:
         keys, subject = next(find_mistakes(error))
         way = _write_way(keys)

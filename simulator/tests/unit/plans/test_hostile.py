@@ -171,6 +171,23 @@ def test_reports_of_others(tmp_path: Path, value: object) -> None:
     assert max(map(len, refusals)) < MOST_SENTENCE
 
 
+@pytest.mark.parametrize(
+    ("key", "said"), [('""', "''"), ('"a\\nb"', r"'a\nb'"), ("a" * 5000, "'aaa")]
+)
+@pytest.mark.parametrize("above", ["", "[demand]\n"])
+def test_keys_of_any_text(tmp_path: Path, key: str, said: str, above: str) -> None:
+    """A mistake is one line, whatever its key holds."""
+    assert f"{said}" in refusal(lambda: plan_of(tmp_path, f"{above}{key} = 1\n{ARCHIVES}"))
+
+
+def test_a_report_too_deep_in_one_of_its_parts(tmp_path: Path) -> None:
+    """JSON's reader takes it, and what goes through it does not."""
+    path = tmp_path / "report.json"
+    calibration = '{"a": ' * 900 + "1" + "}" * 900
+    path.write_text(f'{{"format": 1, "settings": {{}}, "calibration": {calibration}}}')
+    assert "too deep" in refusal(lambda: read_report(path))
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format": ' + "9" * 5000 + "}"])
 def test_json_that_nobody_reads(tmp_path: Path, text: str) -> None:
     """Too deep, too many digits."""
