@@ -234,7 +234,7 @@ class Fleet:
         names: Iterator[str],
         forget: Callable[[str], None],
     ) -> None:
-        self.variant, self.wanted = variant, 0
+        self.variant, self.desired = variant, 0
         self._make, self._names, self._forget = make, names, forget
         self._places: dict[str, _Place] = {}
         self._failure: SimulatorError | None = None
@@ -267,7 +267,7 @@ class Fleet:
         while self._replacing:
             self._end_replacing()
             await asyncio.wait(set(self._replacing))
-        self.wanted = 0
+        self.desired = 0
         for name in list(self._places):
             self._leave(name)
         while self._leaving:
@@ -276,13 +276,13 @@ class Fleet:
     async def _scale_to(self, count: int | None) -> None:
         """As scale does; None: the number that is wanted once it is this one's turn."""
         async with self._changing:
-            before, came = self.wanted, list[str]()
-            self.wanted, self._failure = before if count is None else count, None
+            before, came = self.desired, list[str]()
+            self.desired, self._failure = before if count is None else count, None
             try:
-                self._shed(len(self._places) - self.wanted)
+                self._shed(len(self._places) - self.desired)
                 await self._fill(came)
             except BaseException:
-                self.wanted = before
+                self.desired = before
                 for name in came:
                     self._leave(name)
                 raise
@@ -290,9 +290,9 @@ class Fleet:
     async def _fill(self, came: list[str]) -> None:
         """Until all that are wanted are in service; came gets the names of those that are new."""
         while self._failure is None:
-            if len(self._places) < self.wanted:
+            if len(self._places) < self.desired:
                 came.append(await self._add())
-            elif self.in_service >= self.wanted:
+            elif self.in_service >= self.desired:
                 return
             else:
                 await asyncio.sleep(_LOOK_S)
@@ -330,7 +330,7 @@ class Fleet:
 
     def _replace_missing(self) -> None:
         """Where instances lack, others come."""
-        if len(self._places) < self.wanted:
+        if len(self._places) < self.desired:
             replacing = asyncio.create_task(self._replace())
             self._replacing.add(replacing)
             replacing.add_done_callback(self._replacing.discard)
@@ -341,7 +341,7 @@ class Fleet:
 
     async def _replace(self) -> None:
         """Tries for ever: the variant is wanted with as many."""
-        while len(self._places) < self.wanted:
+        while len(self._places) < self.desired:
             await asyncio.sleep(_REPLACED_AFTER_S)
             with suppress(SimulatorError):
                 await self._scale_to(None)

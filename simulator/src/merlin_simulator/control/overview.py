@@ -254,7 +254,7 @@ class Overview:
             "weight": of.weight,
             "share": of.weight / weights if serving and weights else None,
             "in_service": of.fleet.in_service,
-            "desired": of.fleet.wanted,
+            "desired": of.fleet.desired,
             "requests_per_minute": rates.by_variant.get(variant.name, 0.0) if serving else 0.0,
             "scaling": self._scaling(resource) if serving else None,
             "instances": [_instance(instance) for instance in variant.instances],

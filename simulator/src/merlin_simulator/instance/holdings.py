@@ -7,8 +7,8 @@ Making room. A load first looks at the memory that is used; above the threshold,
 nobody wants are unloaded at once as are needed, the least recently used first. Loads that lack room
 do so side by side, and what waits for room counts as coming, so that none takes what another has
 had freed. Whenever the container answers 507 one more is unloaded and the load is tried again, a
-bounded number of times, one load at a time (`Evictor.turn`). A model that callers
-wait for is `wanted` from their arrival to their answer, so it is never unloaded between its load
+bounded number of times, one load at a time (`Evictor.turn`). A model that callers wait
+for is held (`hold`) from their arrival to their answer, so it is never unloaded between its load
 and its first invocation. What is decided is decided in decisions.py; here it is done.
 """
 
@@ -93,14 +93,14 @@ class Holdings:
         return self._disk.used()
 
     @contextmanager
-    def wanted(self, resident: Resident) -> Iterator[None]:
+    def hold(self, resident: Resident) -> Iterator[None]:
         """Within the block the model is neither unloaded nor deleted."""
-        resident.wanted += 1
+        resident.callers += 1
         resident.last_used = time.time()
         try:
             yield
         finally:
-            resident.wanted -= 1
+            resident.callers -= 1
             self._settle(resident)
 
     # -- coming

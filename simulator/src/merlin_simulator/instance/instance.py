@@ -93,7 +93,7 @@ class Instance:
             self.name,
             loaded=resident is not None and resident.state is ModelState.LOADED,
             coming=resident is not None and resident.bringing is not None,
-            model_in_flight=resident.wanted if resident else 0,
+            model_in_flight=resident.callers if resident else 0,
             in_flight=self._in_flight,
             models=sum(r.state is not None for r in self.holdings.residents),
             memory=used / limit if used is not None and limit else None,
@@ -161,7 +161,7 @@ class Instance:
                 yield None
                 return
             resident = self.holdings.residents.of(target_model)
-            with self.holdings.wanted(resident):
+            with self.holdings.hold(resident):
                 yield resident
         finally:
             self._in_flight -= 1

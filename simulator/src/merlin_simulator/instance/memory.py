@@ -50,7 +50,7 @@ class Resident:
     memory: int | None = None  # bytes, of its processes, while loaded
     needed: int | None = None  # bytes, the most it was seen to use
     disk: int = 0
-    wanted: int = 0  # callers that wait for it or ask it
+    callers: int = 0  # those that wait for it or ask it
     waiting: int = 0  # those of them that wait for others to make room
     invocations: int = 0
     last_used: float = 0.0
@@ -63,13 +63,13 @@ class Resident:
     @property
     def idle(self) -> bool:
         """Nobody wants it, and nobody brings it here or takes it away."""
-        return not self.wanted and self.bringing is None and self.leaving is None
+        return not self.callers and self.bringing is None and self.leaving is None
 
     def as_held_model(self) -> HeldModel | None:
         """What eviction decides on; None while nothing of it is here."""
         if self.state is None:
             return None
-        wanted = self.wanted > self.waiting or self.bringing is not None
+        wanted = self.callers > self.waiting or self.bringing is not None
         return HeldModel(
             self.target_model, self.state, wanted, self.last_used, self.memory, self.disk
         )
@@ -84,7 +84,7 @@ class Resident:
             self.state,
             self.memory,
             self.disk,
-            self.wanted,
+            self.callers,
             self.invocations,
             self.last_used or None,
         )

@@ -94,7 +94,7 @@ async def test_an_instance_that_ends_during_a_change_that_fails_is_replaced(
     machines.serving = True
     growing.cancel()
     await asyncio.wait({growing})
-    assert fleet.wanted == 1
+    assert fleet.desired == 1
     await until(lambda: fleet.in_service == 1, "another one is in service")
     await fleet.stop()
 
@@ -108,7 +108,7 @@ async def test_a_change_does_not_wait_for_a_replacement_that_does_not_come(
     machines.made[0].given_up.set()
     await until(lambda: len(machines.made) == 3, "a replacement is made")
     await asyncio.wait_for(fleet.scale(1), WAIT_S)
-    assert (fleet.wanted, fleet.in_service) == (1, 1)
+    assert (fleet.desired, fleet.in_service) == (1, 1)
     await until(lambda: machines.made[2].stopped, "the replacement is let go of")
     await fleet.stop()
 
@@ -125,7 +125,7 @@ async def test_a_replacement_is_of_the_number_that_is_wanted_when_its_turn_comes
         await fleet.scale(3)
     machines.failing = False
     await until(lambda: fleet.in_service == 1, "one comes")
-    assert fleet.wanted == 1
+    assert fleet.desired == 1
     await fleet.stop()
 
 
@@ -149,5 +149,5 @@ async def test_nothing_is_wanted_after_the_end(machines: Machines) -> None:
     machines.made[0].given_up.set()
     await until(lambda: len(machines.made) == 2, "a replacement is made")
     await fleet.stop()
-    assert (fleet.wanted, fleet.variant.instances) == (0, ())
+    assert (fleet.desired, fleet.variant.instances) == (0, ())
     assert machines.made[1].stopped

@@ -70,7 +70,7 @@ async def test_room_that_was_made_meanwhile_is_room() -> None:
 async def test_a_model_in_use_is_waited_for_until_the_deadline() -> None:
     """It is never unloaded, and the caller is told."""
     played = Played("a")
-    played.residents.of("a").wanted = 1
+    played.residents.of("a").callers = 1
     deadline = time.monotonic() + 0.1
     keep = played.residents.of("new")
     assert not await played.evictor.evict_another("507", keep, played.evictor.evictions, deadline)

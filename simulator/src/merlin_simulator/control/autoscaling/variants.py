@@ -76,7 +76,7 @@ class Variants:
         if managed is None or managed.status != "InService":
             return None
         production = managed.deployment.productions.get(variant.variant)
-        return None if production is None else production.fleet.wanted
+        return None if production is None else production.fleet.desired
 
     async def scale(self, variant: VariantId, count: int) -> None:
         """Returns once the variant has so many instances.

@@ -245,7 +245,7 @@ def describe_variants(managed: ManagedEndpoint) -> list[dict[str, Any]]:
                 "CurrentWeight": production.weight,
                 "DesiredWeight": production.weight,
                 "CurrentInstanceCount": production.fleet.in_service,
-                "DesiredInstanceCount": production.fleet.wanted,
+                "DesiredInstanceCount": production.fleet.desired,
             }
         )
     return described
@@ -263,7 +263,7 @@ def find_retained(
     }
     retained = dict[str, dict[str, Any]]()
     for name, production in managed.deployment.productions.items():
-        retained[name] = {"count": production.fleet.wanted, "weight": production.weight}
+        retained[name] = {"count": production.fleet.desired, "weight": production.weight}
         if "DesiredInstanceCount" in left_out:
             del retained[name]["count"]
         if "DesiredWeight" in left_out:

@@ -319,7 +319,7 @@ class Endpoints:
         if reason is not None:
             record["FailureReason"] = reason
         record["Variants"] = {
-            name: {"count": production.fleet.wanted, "weight": production.weight}
+            name: {"count": production.fleet.desired, "weight": production.weight}
             for name, production in managed.deployment.productions.items()
         }
         self._set_status(managed, status)
@@ -373,7 +373,7 @@ class Endpoints:
                 )
             production = managed.deployment.productions[name]
             more.append(
-                {**production.config, "InitialInstanceCount": count - production.fleet.wanted}
+                {**production.config, "InitialInstanceCount": count - production.fleet.desired}
             )
         self._check_quotas(more)
 
@@ -391,7 +391,7 @@ class Endpoints:
 
     def _check_quotas(self, variants: Iterable[Mapping[str, Any]]) -> None:
         in_use = [
-            (production.config["InstanceType"], production.fleet.wanted)
+            (production.config["InstanceType"], production.fleet.desired)
             for managed in self._by_name.values()
             for _, production in managed.deployment.deployed()
         ]
