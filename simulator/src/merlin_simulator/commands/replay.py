@@ -10,7 +10,7 @@ from pathlib import Path
 from merlin_simulator.commands import arguments
 from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
 from merlin_simulator.measuring.quantities import read_room
-from merlin_simulator.replay.settings import Interrupted, ReplayError, RunningEndpoint, Settings
+from merlin_simulator.replay.settings import OWN_ENDPOINT, Interrupted, ReplayError, Settings
 from merlin_simulator.rules import CacheSetting
 
 _EPILOG = """\
@@ -73,12 +73,8 @@ def _settings(options: argparse.Namespace) -> Settings:
         options.error("found one of --endpoint-url and --endpoint-name, expected both or neither")
     if options.request and not options.model:
         options.error("found --request without --model, which it is sent to; give both")
-    endpoint = (
-        RunningEndpoint(options.endpoint_url.rstrip("/"), options.endpoint_name)
-        if options.endpoint_url
-        else None
-    )
-    if endpoint and (options.instances or options.memory or options.disk or options.cache):
+    given = options.endpoint_url
+    if given and (options.instances or options.memory or options.disk or options.cache):
         options.error(
             "--instances, --memory, --disk and --cache are for an endpoint that the replay starts"
         )
@@ -94,8 +90,9 @@ def _settings(options: argparse.Namespace) -> Settings:
         options.disk,
         options.model,
         options.request,
-        endpoint,
         options.cache,
+        given and given.rstrip("/"),
+        options.endpoint_name or OWN_ENDPOINT,
     )
 
 

@@ -77,7 +77,7 @@ def _replayed(settings: Settings, report: Path, command: Command) -> int:
     names = make_names(settings.models)
     variants = find_variants(settings.model, settings.request) if settings.model else ()
     _make_folder(report, "--report")
-    logs = None if settings.endpoint else report / "logs"
+    logs = None if settings.endpoint_url else report / "logs"
     with _endpoint(settings, names, variants, logs, command) as (url, gone):
         recording = asyncio.run(_record(settings, names, make_asking(names, variants), url, gone))
     setting = Setting(
@@ -154,9 +154,9 @@ def _endpoint(
     command: Command,
 ) -> Iterator[tuple[str, Callable[[], str | None]]]:
     """(url, what says why it is gone) of the given endpoint, or of one made for this replay."""
-    if settings.endpoint or logs is None:
-        assert settings.endpoint is not None, "an endpoint of ours has logs"
-        yield settings.endpoint.url, lambda: None
+    if logs is None:
+        assert settings.endpoint_url is not None, "an endpoint of ours has logs"
+        yield settings.endpoint_url, lambda: None
         return
     logs.mkdir(exist_ok=True)
     release = hold_signals()
@@ -224,7 +224,7 @@ async def _record(
     runtime = Runtime(url, settings.endpoint_name)
     load = Load(runtime, asking, [name + SUFFIX for name in names], settings.outstanding)
     observer = Observer(url, settings.endpoint_name)
-    if not settings.endpoint:
+    if not settings.endpoint_url:
         _say(f"endpoint {settings.endpoint_name} starts; its page: {url}/")
     try:
         async with _stopping(gone) as stop:
@@ -258,10 +258,10 @@ async def _until_ready(
     name = settings.endpoint_name
     began = time.monotonic()
     # Ours takes its time, and is known to be there by its process.
-    answer_s = ANSWER_S if settings.endpoint else START_S
+    answer_s = ANSWER_S if settings.endpoint_url else START_S
 
     def waiting(states: str) -> None:
-        if settings.endpoint:
+        if settings.endpoint_url:
             _say(f"waiting until every instance is in service: {states}")
 
     await wait_until_in_service(
@@ -269,7 +269,7 @@ async def _until_ready(
     )
     took = format_seconds(time.monotonic() - began)
     # Ours alone has just been started, and its page was told then.
-    waited = f"; its page: {settings.endpoint.url}/" if settings.endpoint else f" after {took}"
+    waited = f"; its page: {settings.endpoint_url}/" if settings.endpoint_url else f" after {took}"
     _say(f"endpoint {name} is in service{waited}")
 
 

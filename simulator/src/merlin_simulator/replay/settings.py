@@ -37,19 +37,12 @@ OWN_ENDPOINT = "replay"
 
 
 @dataclass(frozen=True)
-class RunningEndpoint:
-    """An endpoint that somebody else runs, with the archives in its store."""
-
-    url: str
-    name: str
-
-
-@dataclass(frozen=True)
 class Settings:
     """rps is the mean rate of arrivals; zipf the exponent, 0 being every model alike.
 
     memory, disk and cache are handed to the endpoint as they were written (4GB, Disabled);
-    outstanding bounds the requests that wait for an answer at one time.
+    outstanding bounds the requests that wait for an answer at one time. endpoint_url: of one that
+    somebody else runs, with the archives in its store.
     """
 
     models: int = 200
@@ -63,10 +56,6 @@ class Settings:
     disk: str | None = None
     model: Path | None = None
     request: Path | None = None
-    endpoint: RunningEndpoint | None = None
     cache: str | None = None
-
-    @property
-    def endpoint_name(self) -> str:
-        """The name that requests are addressed to."""
-        return self.endpoint.name if self.endpoint else OWN_ENDPOINT
+    endpoint_url: str | None = None
+    endpoint_name: str = OWN_ENDPOINT

@@ -293,12 +293,12 @@ def _settings(setting: Setting) -> ReportSettings:
         settings.seed,
         settings.outstanding,
         # Another's endpoint has its own; it shows in the state, as far as it shows.
-        None if settings.endpoint else settings.instances,
+        None if settings.endpoint_url else settings.instances,
         settings.memory,
         settings.disk,
         settings.cache,
         setting.model,
-        settings.endpoint.url if settings.endpoint else "started for this replay",
+        settings.endpoint_url or "started for this replay",
         settings.endpoint_name,
     )
 
@@ -433,7 +433,7 @@ def _calibration(setting: Setting, recording: Recording) -> dict[str, Any]:
     rules, names = Rules(), ("memory_threshold", "loads_at_once", "busy_at", "cold_wait_s")
     return {
         **asdict(calibrate(recording, setting.target_models, cores, setting.kinds)),
-        "rules": None if setting.settings.endpoint else {n: getattr(rules, n) for n in names},
+        "rules": None if setting.settings.endpoint_url else {n: getattr(rules, n) for n in names},
     }
 
 
