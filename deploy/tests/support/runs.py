@@ -75,6 +75,10 @@ def run_here(
     return ""
 
 
+#: A signal is sent so often, if the process does not end.
+_TIMES = 4
+
+
 class Killed:
     """Commands as processes that are sent a signal at a call. They are forked, which is quick."""
 
@@ -104,9 +108,12 @@ class Killed:
 
         def send() -> None:
             assert process.pid is not None
-            os.kill(process.pid, sent)
-            # Not joined: two threads that do so take its exit code from one another.
-            connection.wait([process.sentinel], RUN_TIMEOUT_S)
+            # Python drops a KeyboardInterrupt that comes in a destructor; press it again.
+            for _ in range(_TIMES):
+                os.kill(process.pid, sent)
+                # Not joined: two threads that do so take its exit code from one another.
+                if connection.wait([process.sentinel], RUN_TIMEOUT_S / _TIMES):
+                    return
 
         self._aws.begin(Fault(act=send, **where))
         process.start()
@@ -120,7 +127,7 @@ class Killed:
 
 
 def as_process(log: Path, environ: Mapping[str, str], arguments: Sequence[str]) -> None:
-    """What a forked process does; words: of the command line."""
+    """What a forked process does. arguments: of the command line."""
     os.environ.update(environ)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
