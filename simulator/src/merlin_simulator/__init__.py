@@ -13,5 +13,5 @@ api         the runtime API: InvokeEndpoint, its errors, its streams
 instance    one instance: which models it holds, loads, evicts and asks
 archives    where archives come from, and how they are extracted
 watch       what is told of all that: events, state, pages, metrics
-measuring   numbers, plots and pages of reports, which bench takes, too
+measuring   numbers, values of files, plots and pages of reports, which bench takes, too
 """

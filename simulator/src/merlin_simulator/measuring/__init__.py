@@ -1,1 +1,1 @@
-"""The ground floor of what measures: /proc, the machine, numbers, plots and the report's page."""
+"""The ground floor of what measures: the machine, numbers, values of files, plots, the page."""

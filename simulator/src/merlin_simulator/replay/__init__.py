@@ -1,5 +1,6 @@
 """Traffic on many copies of one model behind one endpoint, and a report of what came of it.
 
-traffic and copies say what will be asked of what; load sends it, observing listens to what the
-endpoint tells; arithmetic turns both into numbers, figures and page into a report; run joins them.
+copies says what is asked, and load when; load sends it, and observing listens to what the endpoint
+tells. arithmetic and summary turn both into report.json, of which report has the types that plans
+read; figures and page make its page. run joins them.
 """
