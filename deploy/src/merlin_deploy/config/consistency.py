@@ -173,7 +173,7 @@ def _wrong_variable(name: str, value: str) -> str | None:
         near = difflib.get_close_matches(name.upper(), SETTINGS, 1, _NEAR)
         meant = f"did you mean {near[0]}? " if near else ""
         return (
-            f"found {show_name(name)}, which is no setting of the container; {meant}They are "
+            f"found {show_name(name)}, which is no setting of the container; {meant}they are "
             f"{', '.join(SETTINGS)}; variables of your own begin otherwise"
         )
     for what, text in (("name", name), ("value", value)):

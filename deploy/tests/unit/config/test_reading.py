@@ -241,7 +241,7 @@ def test_a_setting_that_the_container_does_not_have(name: str, nearest: str | No
     assert sentence.startswith(f"container.environment: found {name}, which is no setting")
     assert ("did you mean" in sentence) is (nearest is not None)
     assert f"did you mean {nearest}? " in sentence or nearest is None
-    assert f"They are {', '.join(SETTINGS)}; " in sentence
+    assert f"they are {', '.join(SETTINGS)}; " in sentence
 
 
 def test_the_settings_are_the_containers() -> None:
