@@ -85,7 +85,7 @@ class Contenders:
     @cached_property
     def ours(self) -> Container:
         """The container that lives through the run."""
-        return self.undo.enter_context(self.fresh_ours())
+        return self.undo.enter_context(self.start_ours())
 
     @cached_property
     def rival(self) -> SageMakerServer:
@@ -113,7 +113,7 @@ class Contenders:
     @cached_property
     def bare(self) -> BareTriton:
         """The limit for loads; it lives through the run."""
-        server = self.undo.enter_context(self.fresh_bare())
+        server = self.undo.enter_context(self.start_bare())
         server.until_ready()
         return server
 
@@ -137,7 +137,7 @@ class Contenders:
                 self._loaded.add(model)
 
     @contextlib.contextmanager
-    def fresh_ours(
+    def start_ours(
         self, name: str = "ours", settings: Mapping[str, str] = _DEFAULTS, *, wait: bool = True
     ) -> Iterator[Container]:
         """Another container of that name, with these settings and otherwise default ones."""
@@ -163,13 +163,13 @@ class Contenders:
             yield server
 
     @contextlib.contextmanager
-    def fresh_forms(self, *forms: str) -> Iterator[dict[str, Container]]:
+    def start_forms(self, *forms: str) -> Iterator[dict[str, Container]]:
         """A container for each form, which is its name, with its settings."""
         with ExitStack() as undo:
-            yield {form: undo.enter_context(self.fresh_ours(form, FORMS[form])) for form in forms}
+            yield {form: undo.enter_context(self.start_ours(form, FORMS[form])) for form in forms}
 
     @contextlib.contextmanager
-    def fresh_bare(self, own_threads: bool = False) -> Iterator[BareTriton]:
+    def start_bare(self, own_threads: bool = False) -> Iterator[BareTriton]:
         """Another tritonserver without anything in front; not awaited.
 
         own_threads: its Python models keep as many threads as tritonserver gives them.

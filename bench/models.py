@@ -113,7 +113,7 @@ class Archives:
         """What POST /models is given as url."""
         return self.root / name / "model"
 
-    def identity(
+    def write_identity(
         self, name: str, datatype: str = "FP32", rank: int = 1, burn_s: float = 0.0
     ) -> str:
         """A Python model, IN -> OUT unchanged, of tensors with that many free dimensions.
@@ -124,15 +124,15 @@ class Archives:
         dims = ", ".join(["-1"] * rank)
         tensors = _tensor("input", "IN", datatype, dims)
         tensors += _tensor("output", "OUT", datatype, dims)
-        return self._python(name, source, tensors)
+        return self._write(name, source, tensors)
 
-    def features(self, name: str, count: int) -> str:
+    def write_features(self, name: str, count: int) -> str:
         """A Python model of count FP32 columns IN_0, IN_1 ...; OUT has them side by side."""
         columns = "".join(_tensor("input", f"IN_{n}", "FP32", "-1, 1") for n in range(count))
         output = _tensor("output", "OUT", "FP32", f"-1, {count}")
-        return self._python(name, _FEATURES, columns + output)
+        return self._write(name, _FEATURES, columns + output)
 
-    def _python(self, name: str, source: str, tensors: str) -> str:
+    def _write(self, name: str, source: str, tensors: str) -> str:
         directory = self.path(name) / name
         if not directory.exists():
             (directory / "1").mkdir(parents=True)
@@ -140,13 +140,13 @@ class Archives:
             (directory / "config.pbtxt").write_text(_CONFIG + tensors)
         return name
 
-    def merlin(self, name: str, export: str) -> str:
+    def copy_export(self, name: str, export: str) -> str:
         """A copy of an export, as Merlin wrote it; returns the name."""
         if not self.path(name).exists():
             shutil.copytree(find_export(export) / "repository", self.path(name))
         return name
 
-    def workflow(self, name: str, export: str) -> str:
+    def copy_workflow(self, name: str, export: str) -> str:
         """An export's workflow alone, the first of several, as a single model; its name."""
         if not self.path(name).exists():
             source = find_export(export)
@@ -159,7 +159,7 @@ class Archives:
         (config,) = self.path(name).glob("*/config.pbtxt")
         return tuple(re.findall(r'^input\s*\{\s*name: "([^"]+)"', config.read_text(), re.MULTILINE))
 
-    def merlin_ensemble(self, name: str, export: str, compile_: str) -> str:
+    def rewrite_export(self, name: str, export: str, compile_: str) -> str:
         """The same export as a Triton ensemble, prepared ahead of time for the rival.
 
         `python -m ensemble_tools rewrite` makes it: real files, no executor. Returns the name.

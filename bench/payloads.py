@@ -71,7 +71,7 @@ class Payload:
             return {"Content-Type": f"{_BINARY};json-header-size={self.json_size}"}
         return {"Content-Type": "application/octet-stream", _JSON_SIZE: str(self.json_size)}
 
-    def fault(self, headers: Mapping[str, str], body: bytes, exact: bool = True) -> str | None:
+    def find_fault(self, headers: Mapping[str, str], body: bytes, exact: bool = True) -> str | None:
         """What is wrong with an answer's tensors, or None; header names are lower case.
 
         Not exact: FP64 may be off by what tritonserver's parser is.
@@ -94,14 +94,14 @@ class Payload:
                 return f"{tensor.name}: other values than expected"
         return None
 
-    def _agree(self, found: NDArray[Any], expected: NDArray[Any], exact: bool) -> bool:
-        if self.tolerance and found.shape == expected.shape and expected.dtype.kind == "f":
-            return bool(np.allclose(found, expected, rtol=self.tolerance, atol=1e-12))
-        if expected.dtype == np.float64 and found.dtype == np.float64 and not exact:
-            return bool((abs(found - expected) <= _OFF_BY * np.spacing(expected)).all())
+    def _agree(self, answer: NDArray[Any], expected: NDArray[Any], exact: bool) -> bool:
+        if self.tolerance and answer.shape == expected.shape and expected.dtype.kind == "f":
+            return bool(np.allclose(answer, expected, rtol=self.tolerance, atol=1e-12))
+        if expected.dtype == np.float64 and answer.dtype == np.float64 and not exact:
+            return bool((abs(answer - expected) <= _OFF_BY * np.spacing(expected)).all())
         if expected.dtype == np.object_:
-            return bool(found.tolist() == expected.tolist())
-        return bool(found.dtype == expected.dtype and found.tobytes() == expected.tobytes())
+            return bool(answer.tolist() == expected.tolist())
+        return bool(answer.dtype == expected.dtype and answer.tobytes() == expected.tobytes())
 
     def with_answer(self, headers: Mapping[str, str], body: bytes, tolerance: float) -> Payload:
         """The same request, with an answer to it in binary as the right one."""
@@ -114,42 +114,42 @@ class Payload:
         return replace(self, outputs=tuple(tensors), tolerance=tolerance)
 
 
-def small() -> Payload:
+def make_small() -> Payload:
     """70 bytes of JSON: two FP32 values."""
-    return from_array("FP32", np.array([1, 2], np.float32))
+    return encode_array("FP32", np.array([1, 2], np.float32))
 
 
-def json_values(datatype: str, count: int, *, columns: int | None = None) -> Payload:
+def make_json(datatype: str, count: int, *, columns: int | None = None) -> Payload:
     """Random values as JSON; with columns a matrix, in nested lists. The same at each call."""
     values = _draw(datatype, count)
-    return from_array(datatype, values.reshape(-1, columns) if columns else values)
+    return encode_array(datatype, values.reshape(-1, columns) if columns else values)
 
 
-def features(count: int, rows: int) -> Payload:
+def make_features(count: int, rows: int) -> Payload:
     """FP32 columns IN_0, IN_1 ..., one value a row; the answer has them side by side."""
     columns = _draw("FP32", count * rows).reshape(count, rows, 1)
     tensors = [Tensor(f"IN_{number}", "FP32", column) for number, column in enumerate(columns)]
     return _encode_json(tensors, Tensor("OUT", "FP32", columns[:, :, 0].T))
 
 
-def plain_strings(count: int) -> Payload:
+def make_strings(count: int) -> Payload:
     """Ids in ASCII without escapes."""
     ids = np.random.default_rng(7).integers(10**6, 10**7, count).tolist()
-    return from_array("BYTES", np.array([f"user-{number}" for number in ids], dtype=np.object_))
+    return encode_array("BYTES", np.array([f"user-{number}" for number in ids], dtype=np.object_))
 
 
-def long_string(size: int) -> Payload:
+def make_long_string(size: int) -> Payload:
     """One string of so many letters: a picture or a document in base64."""
     text = base64.b64encode(np.random.default_rng(7).bytes(size * 3 // 4)).decode()
-    return from_array("BYTES", np.array([text], dtype=np.object_))
+    return encode_array("BYTES", np.array([text], dtype=np.object_))
 
 
-def from_array(datatype: str, values: NDArray[Any]) -> Payload:
+def encode_array(datatype: str, values: NDArray[Any]) -> Payload:
     """The values as JSON numbers: FP32 as the doubles they are, with up to 17 digits."""
     return _encode_json([Tensor("IN", datatype, values)], Tensor("OUT", datatype, values))
 
 
-def binary_bytes(size: int) -> Payload:
+def make_binary(size: int) -> Payload:
     """FP32 values of so many bytes in the binary form; the answer is asked for in it too."""
     values = _draw("FP32", size // 4)
     answer = {"outputs": [{"name": "OUT", "parameters": {"binary_data": True}}]}
@@ -169,7 +169,9 @@ def read_example(directory: Path, tolerance: float = TOLERANCE) -> Payload:
     return Payload(body, tuple(map(_read_tensor, outputs)), tolerance)
 
 
-def batch(tensors: Iterable[Tensor], count: int, group: str | None = None) -> tuple[Tensor, ...]:
+def repeat_rows(
+    tensors: Iterable[Tensor], count: int, group: str | None = None
+) -> tuple[Tensor, ...]:
     """So many of a request's rows, from the first again when there are no more.
 
     group: the column by which a model groups its rows; then there are so many groups, each with a

@@ -50,20 +50,20 @@ def die_with_parent(command: Sequence[str]) -> list[str]:
 
 def list_processes() -> list[Process]:
     """All that are alive; zombies are not."""
-    found = (_read(int(entry.name)) for entry in Path("/proc").glob("[0-9]*"))
-    return [process for process in found if process]
+    processes = (_read(int(entry.name)) for entry in Path("/proc").glob("[0-9]*"))
+    return [process for process in processes if process]
 
 
 def list_descendants(root: int) -> list[Process]:
     """All below a process, at any depth; it itself is not among them."""
     everyone = list_processes()
-    found: list[Process] = []
+    below: list[Process] = []
     parents = {root}
     while parents:
         children = [process for process in everyone if process.parent in parents]
-        found += children
+        below += children
         parents = {process.pid for process in children}
-    return found
+    return below
 
 
 def is_alive(pid: int) -> bool:
@@ -79,32 +79,32 @@ def read_cpu_seconds(root: int) -> float:
 
 def read_resident_mb(pids: Iterable[int]) -> float:
     """Their resident memory, in MB of 10^6 bytes; pages they share count once for each."""
-    return sum(_kib(Path(f"/proc/{pid}/status"), "VmRSS:") for pid in pids) * _KIB / 1e6
+    return sum(_read_kib(Path(f"/proc/{pid}/status"), "VmRSS:") for pid in pids) * _KIB / 1e6
 
 
 def read_proportional_mb(pids: Iterable[int]) -> float:
     """Their proportional set sizes, in MB of 10^6 bytes; a shared page counts once in all."""
-    return sum(_kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") for pid in pids) * _KIB / 1e6
+    return sum(_read_kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") for pid in pids) * _KIB / 1e6
 
 
 def read_private_mb(pids: Iterable[int]) -> float:
     """Their memory that no other process has, in MB of 10^6 bytes."""
     rollups = [Path(f"/proc/{pid}/smaps_rollup") for pid in pids]
     names = ("Private_Clean:", "Private_Dirty:")
-    return sum(_kib(rollup, name) for rollup in rollups for name in names) * _KIB / 1e6
+    return sum(_read_kib(rollup, name) for rollup in rollups for name in names) * _KIB / 1e6
 
 
 def _read(pid: int) -> Process | None:
     with contextlib.suppress(OSError):  # it ended meanwhile
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
         if fields[0] not in "ZX":
             ticks = sum(int(field) for field in fields[11:15])  # proc(5): utime to cstime
-            return Process(pid, int(fields[1]), (*words, ""), ticks / _TICKS_PER_S)
+            return Process(pid, int(fields[1]), (*command, ""), ticks / _TICKS_PER_S)
     return None
 
 
-def _kib(path: Path, name: str) -> int:
+def _read_kib(path: Path, name: str) -> int:
     for line in path.read_text().splitlines():
         if line.startswith(name):
             return int(line.split()[1])

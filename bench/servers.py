@@ -87,7 +87,7 @@ class Endpoint:
     def check(self, model: str, payload: Payload, what: str) -> None:
         """Invoke the model once and compare its answer value by value. Raises AnswerWrong."""
         answer = self._invoke(model, payload, what)
-        if fault := payload.fault(answer.headers, answer.body, exact=self.name == "ours"):
+        if fault := payload.find_fault(answer.headers, answer.body, exact=self.name == "ours"):
             raise AnswerWrong(self.name, what, fault, "the values that were computed beforehand")
 
     def take_answer(self, model: str, payload: Payload, tolerance: float, what: str) -> Payload:
@@ -152,7 +152,7 @@ class Server(Endpoint):
     def _failed(self, found: str) -> ServerFailed:
         return ServerFailed(self.name, found, self.log.read_text(errors="replace")[-3000:])
 
-    def stubs(self, model: str | None = None) -> list[Process]:
+    def list_stubs(self, model: str | None = None) -> list[Process]:
         """Python models' processes below it, of one model or of all."""
         below = list_descendants(self.process.pid)
         return [child for child in below if (child.serves(model) if model else child.is_stub)]
@@ -164,7 +164,7 @@ class Server(Endpoint):
         arguments = (argument for command in commands for argument in command)
         return next(it for it in arguments if it.startswith(REGIONS)).removeprefix(REGIONS)
 
-    def regions(self) -> set[str]:
+    def list_regions(self) -> set[str]:
         """The shared memory of its Python models, by name."""
         prefix = self._region_prefix
         return {name for name in os.listdir(SHARED_MEMORY) if name.startswith(prefix)}
@@ -220,10 +220,12 @@ class Container(SageMakerServer):
         """Where it publishes models."""
         return Path(self.triton_argument("model-repository"))
 
-    def steps(self, model: str) -> list[Process]:
+    def list_steps(self, model: str) -> list[Process]:
         """The processes of a model and of its steps, whose names are <model>.<step>."""
         marks = (f"/{model}/", f"/{model}.")
-        return [stub for stub in self.stubs() if any(mark in stub.command[1] for mark in marks)]
+        return [
+            stub for stub in self.list_stubs() if any(mark in stub.command[1] for mark in marks)
+        ]
 
     def measure_models_mb(self) -> float:
         """All that runs below it but its server and tritonserver: models, interpreters."""
@@ -281,12 +283,12 @@ def stop_with_children(process: subprocess.Popen[bytes], seconds: float) -> None
 
 def time_load(server: Server, model: str, payload: Payload) -> float:
     """Time a load, check it by an invocation, and undo it."""
-    earlier = {stub.pid for stub in server.stubs()}
+    earlier = {stub.pid for stub in server.list_stubs()}
     started = time.perf_counter()
     server.load(model)
     seconds = time.perf_counter() - started
     server.check(model, payload, "after a load")
-    own = {stub.pid for stub in server.stubs()} - earlier
+    own = {stub.pid for stub in server.list_stubs()} - earlier
     server.unload(model)
     wait_until(lambda: not any(map(is_alive, own)), f"{server.name}: {model}'s processes are gone")
     if isinstance(server, Container):  # the next load of that name would wait for it

@@ -82,16 +82,16 @@ def write_target(
 
 def run(target: Target, seconds: float, connections: int = 1) -> Load:
     """One thread on that many connections for so long. Raises LoadFailed on any error counted."""
-    with _started(target, seconds, connections) as process:
+    with _start(target, seconds, connections) as process:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
         return _finish(process, target)
 
 
 @contextlib.contextmanager
-def beside(target: Target, at_most_s: float, connections: int = 1) -> Iterator[None]:
+def send_beside(target: Target, at_most_s: float, connections: int = 1) -> Iterator[None]:
     """Each connection sends requests back to back for as long as the block lasts."""
-    with _started(target, at_most_s, connections) as process:
+    with _start(target, at_most_s, connections) as process:
         yield
         _finish(process, target)
 
@@ -131,7 +131,7 @@ def read_counts(printed: str, target: str) -> Load:
 
 
 @contextlib.contextmanager
-def _started(target: Target, seconds: float, connections: int) -> Iterator[subprocess.Popen[str]]:
+def _start(target: Target, seconds: float, connections: int) -> Iterator[subprocess.Popen[str]]:
     options = {
         "threads": "1",
         "connections": f"{connections}",

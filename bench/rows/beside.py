@@ -23,26 +23,26 @@ _FEW, _MORE = 1, 4
 
 def _measure_beside_large(run: Run) -> Iterator[Line]:
     contenders = run.contenders
-    large = payloads.json_values("FP32", 265_000)  # 5 MB
-    other = contenders.archives.identity("identity-busy")
+    large = payloads.make_json("FP32", 265_000)  # 5 MB
+    other = contenders.archives.write_identity("identity-busy")
     contenders.keep_loaded(other)
     servers = (contenders.rival, contenders.ours)
-    targets = {it.name: run.target(it, other, large, "JSON of 5 MB") for it in servers}
+    targets = {it.name: run.prepare_target(it, other, large, "JSON of 5 MB") for it in servers}
     for connections in (_FEW,) if run.short else (_FEW, _MORE):
         busy: dict[str, _Busy] = {
-            name: partial(wrk.beside, target, _LATEST_S, connections)
+            name: partial(wrk.send_beside, target, _LATEST_S, connections)
             for name, target in targets.items()
         }
         what = "5 MB JSON" if connections == _FEW else f"5 MB JSON on {connections} connections"
         yield from _measure_beside(run, what, busy)
         if connections == _MORE:
-            translated = payloads.json_values("FP32", 3_750)
+            translated = payloads.make_json("FP32", 3_750)
             yield from _measure_beside(run, what, busy, ("JSON of 71 KB", translated))
 
 
 def _measure_beside_loads(run: Run) -> Iterator[Line]:
     contenders = run.contenders
-    names = [contenders.archives.identity(f"coming-{number}") for number in range(2)]
+    names = [contenders.archives.write_identity(f"coming-{number}") for number in range(2)]
     busy: dict[str, _Busy] = {
         server.name: partial(_load_and_unload, server, names)
         for server in (contenders.rival, contenders.ours)
@@ -54,11 +54,11 @@ def _measure_beside(
     run: Run, what: str, busy: Mapping[str, _Busy], probe: tuple[str, Payload] | None = None
 ) -> Iterator[Line]:
     """Compare ours with ours alone; the rival likewise, without a goal. probe: not small JSON."""
-    model, (kind, payload) = prepare_identity(run), probe or ("small JSON", payloads.small())
+    model, (kind, payload) = prepare_identity(run), probe or ("small JSON", payloads.make_small())
     seconds = run.seconds if run.short else 2 * run.seconds
     sides: dict[str, Callable[[], float]] = {}
     for server in (run.contenders.rival, run.contenders.ours):
-        target = run.target(server, model, payload, kind)
+        target = run.prepare_target(server, model, payload, kind)
         sides[f"{server.name} alone"] = partial(wrk.measure_p99, target, seconds)
         sides[server.name] = partial(_measure_p99_while, busy[server.name], target, seconds)
     values = run.take_turns(what, sides, rounds=2 if run.short else run.rounds)

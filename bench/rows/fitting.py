@@ -125,7 +125,7 @@ def _find_model(traffic: _Traffic, run: Run) -> Path:
     if not traffic.alone:
         return source
     archives = run.contenders.archives
-    name = archives.workflow(f"alone-{traffic.export}", traffic.export)
+    name = archives.copy_workflow(f"alone-{traffic.export}", traffic.export)
     request = json.loads((source / "request.json").read_text("utf-8"))
     names = archives.read_inputs(name)
     inputs = [tensor for tensor in request["inputs"] if tensor["name"] in names]

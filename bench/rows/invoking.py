@@ -28,13 +28,13 @@ class Kind:
 def prepare_identity(run: Run, datatype: str = "FP32", rank: int = 1) -> str:
     """The identity model of that data type and rank, loaded in rival and ours; its name."""
     name = f"identity-{datatype.lower()}-{rank}d"
-    run.contenders.archives.identity(name, datatype, rank)
+    run.contenders.archives.write_identity(name, datatype, rank)
     run.contenders.keep_loaded(name)
     return name
 
 
 def _prepare_features(run: Run) -> str:
-    name = run.contenders.archives.features(f"features-{_FEATURES}", _FEATURES)
+    name = run.contenders.archives.write_features(f"features-{_FEATURES}", _FEATURES)
     run.contenders.keep_loaded(name)
     return name
 
@@ -60,7 +60,7 @@ def _list_targets(run: Run, kind: Kind) -> tuple[dict[str, Target], int]:
     """By contender, and the size of the request."""
     model, payload = kind.prepare_model(run), kind.make()
     targets = {
-        endpoint.name: run.target(endpoint, model, payload, kind.what)
+        endpoint.name: run.prepare_target(endpoint, model, payload, kind.what)
         for endpoint in run.contenders.endpoints
     }
     return targets, len(payload.body)
@@ -75,7 +75,7 @@ def _json(
     columns: int | None = None,
 ) -> Kind:
     """Random values; with columns a matrix."""
-    make = partial(payloads.json_values, datatype, count, columns=columns)
+    make = partial(payloads.make_json, datatype, count, columns=columns)
     model = partial(prepare_identity, datatype=datatype, rank=2 if columns else 1)
     return Kind(f"JSON {what}", make, model, in_short)
 
@@ -85,12 +85,12 @@ def _strings(what: str, make: Callable[[], Payload]) -> Kind:
 
 
 def _binary(megabytes: int) -> Kind:
-    make = partial(payloads.binary_bytes, megabytes * 10**6)
+    make = partial(payloads.make_binary, megabytes * 10**6)
     return Kind(f"binary {megabytes} MB", make, prepare_identity)
 
 
 def _features(rows: int) -> Kind:
-    make = partial(payloads.features, _FEATURES, rows)
+    make = partial(payloads.make_features, _FEATURES, rows)
     return Kind(f"JSON {_FEATURES} features, {rows} rows", make, _prepare_features)
 
 
@@ -120,13 +120,13 @@ _TABLE: tuple[tuple[str, str, Goal | None, tuple[Kind, ...]], ...] = (
         "small_json_p50",
         "Small JSON, one connection",
         ratio_at_most(1.6),
-        (Kind("small JSON, 1 connection", payloads.small, prepare_identity),),
+        (Kind("small JSON, 1 connection", payloads.make_small, prepare_identity),),
     ),
     (
         "small_json_throughput_16",
         "Small JSON, sixteen connections",
         ratio_at_least(0.8),
-        (Kind("small JSON", payloads.small, prepare_identity),),
+        (Kind("small JSON", payloads.make_small, prepare_identity),),
     ),
     ("binary_1mb", "Binary, 1 MB", _BINARY, (_binary(1),)),
     ("binary_5mb", "Binary, 5 MB", _BINARY, (_binary(5),)),
@@ -171,8 +171,8 @@ _TABLE: tuple[tuple[str, str, Goal | None, tuple[Kind, ...]], ...] = (
         (
             _json("BYTES 200 KB", "BYTES", 13_000),
             _json("BYTES 2 MB", "BYTES", 130_000),
-            _strings(" without escapes 200 KB", partial(payloads.plain_strings, 13_500)),
-            _strings(", one string of 200 KB", partial(payloads.long_string, 200_000)),
+            _strings(" without escapes 200 KB", partial(payloads.make_strings, 13_500)),
+            _strings(", one string of 200 KB", partial(payloads.make_long_string, 200_000)),
         ),
     ),
     (

@@ -22,10 +22,10 @@ _MANY = 200
 
 
 def _measure_python_load(run: Run) -> Iterator[Line]:
-    model = run.contenders.archives.identity("cold")
+    model = run.contenders.archives.write_identity("cold")
     run.contenders.bare.deliver(model)
     loads = {
-        name: partial(time_load, server, model, payloads.small())
+        name: partial(time_load, server, model, payloads.make_small())
         for name, server in run.contenders.servers.items()
     }
     rounds = run.few_rounds if run.short else run.rounds
@@ -55,8 +55,8 @@ def _measure_merlin_load(run: Run) -> Iterator[Line]:
 def _prepare_export(run: Run, by_hand: str, export: str, compile_: str) -> dict[str, str]:
     """The model of each contender: the export, and an ensemble prepared by hand where need be."""
     archives = run.contenders.archives
-    archives.merlin(export, "dense")
-    archives.merlin_ensemble(by_hand, "dense", compile_)
+    archives.copy_export(export, "dense")
+    archives.rewrite_export(by_hand, "dense", compile_)
     run.contenders.bare.deliver(by_hand)
     return {"rival": by_hand, "limit": by_hand, "ours": export}
 
@@ -65,7 +65,7 @@ def _measure_8_at_once(run: Run) -> Iterator[Line]:
     contenders = run.contenders
     names = [f"burning-{number}" for number in range(_AT_ONCE)]
     for name in names:
-        contenders.archives.identity(name, burn_s=_BURN_S)
+        contenders.archives.write_identity(name, burn_s=_BURN_S)
         contenders.bare.deliver(name)
     run.progress("each alone, on the limit")
     loads = [_load_alone(contenders.bare, name) for name in names]
@@ -103,15 +103,15 @@ def _load_together(server: Server, names: list[str]) -> float:
 
 def _measure_200th(run: Run) -> Iterator[Line]:
     archives = run.contenders.archives
-    names = [archives.identity(f"small-{number}") for number in range(_MANY)]
-    with run.contenders.fresh_ours() as ours:
+    names = [archives.write_identity(f"small-{number}") for number in range(_MANY)]
+    with run.contenders.start_ours() as ours:
         loads = _load_one_after_another(run, ours, names)
         values = {"ours": loads[-5:], "first 5": loads[:5]}
         what = f"load of the {_MANY}th model"
         yield Line(what, "s", values, ratio_at_most(1.2), against="first 5")
         yield _measure_listing(run, ours)
         run.progress(f"stopping with {_MANY} models")
-    with run.contenders.fresh_bare(own_threads=True) as bare:
+    with run.contenders.start_bare(own_threads=True) as bare:
         bare.until_ready()
         for name in names:
             bare.deliver(name)
@@ -143,7 +143,7 @@ def _measure_listing(run: Run, ours: Container) -> Line:
 
 
 def _measure_unload(run: Run) -> Iterator[Line]:
-    model = run.contenders.archives.identity("leaving")
+    model = run.contenders.archives.write_identity("leaving")
     run.contenders.bare.deliver(model)
     models = dict.fromkeys(run.contenders.servers, model)
     yield from _measure_unloads(run, "unload", models, ratio_at_most(0.2))
@@ -180,10 +180,10 @@ class _Unload:
 
 
 def _load_and_unload(server: Server, model: str) -> _Unload:
-    earlier, regions = {process.pid for process in server.stubs()}, server.regions()
+    earlier, regions = {process.pid for process in server.list_stubs()}, server.list_regions()
     server.load(model)
-    own = [process.pid for process in server.stubs() if process.pid not in earlier]
-    return _unload_whole(server, model, own, server.regions() - regions)
+    own = [process.pid for process in server.list_stubs() if process.pid not in earlier]
+    return _unload_whole(server, model, own, server.list_regions() - regions)
 
 
 def _unload_whole(
@@ -194,7 +194,7 @@ def _unload_whole(
     processes: by their ids, where the model is not one process that bears its name. regions: of
     shared memory, which must be gone as well.
     """
-    stubs = processes or [process.pid for process in server.stubs(model)]
+    stubs = processes or [process.pid for process in server.list_stubs(model)]
     if not stubs:
         raise AnswerWrong(server.name, f"processes of {model}", "none", "a stub that serves it")
     published = server.repository / model if isinstance(server, Container) else None
@@ -207,7 +207,7 @@ def _unload_whole(
     wait_until(lambda: not any(map(is_alive, stubs)), gone)
     ended = time.perf_counter() - started
     wait_until(lambda: not (published and published.exists()), gone)
-    wait_until(lambda: not regions & server.regions(), gone)
+    wait_until(lambda: not regions & server.list_regions(), gone)
     return _Unload(answered, ended, time.perf_counter() - started)
 
 

@@ -21,10 +21,10 @@ _EXPORTS = ("dense", "session", "two_workflows")
 
 def _compare_with_executor(run: Run) -> Iterator[Line]:
     contenders = run.contenders
-    with contenders.fresh_ours("executor", FORMS["executor"]) as executor:
+    with contenders.start_ours("executor", FORMS["executor"]) as executor:
         servers = {"executor": executor, "ours": contenders.ours}
         for export in _EXPORTS:
-            model = contenders.archives.merlin(f"merlin-{export}", export)
+            model = contenders.archives.copy_export(f"merlin-{export}", export)
             run.progress(f"loading {export} twice")
             with contenders.ours.loaded(model), executor.loaded(model):
                 yield from _compare_export(run, export, model, servers)
@@ -34,10 +34,10 @@ def _compare_export(
     run: Run, export: str, model: str, servers: Mapping[str, Container]
 ) -> Iterator[Line]:
     example = payloads.read_example(EXPORTS / export)
-    targets = {name: run.target(it, model, example) for name, it in servers.items()}
+    targets = {name: run.prepare_target(it, model, example) for name, it in servers.items()}
     values = run.send(export, targets, rounds=run.few_rounds, warm=True)
     yield Line(f"Merlin {export}, p50", "s", values, ratio_at_most(0.85), against="executor")
-    stubs = {name: [it.pid for it in server.steps(model)] for name, server in servers.items()}
+    stubs = {name: [it.pid for it in server.list_steps(model)] for name, server in servers.items()}
     memory = {name: [read_proportional_mb(pids)] for name, pids in stubs.items()}
     counts = f"executor: {len(stubs['executor'])} processes, serving form: {len(stubs['ours'])}"
     what = f"Merlin {export}, memory of its processes"
@@ -47,11 +47,11 @@ def _compare_export(
 def _compare_with_nvtabular(run: Run) -> Iterator[Line]:
     """The transform alone: it is what compiling changes."""
     contenders = run.contenders
-    model = contenders.archives.workflow("transform-dense", "dense")
+    model = contenders.archives.copy_workflow("transform-dense", "dense")
     inputs = contenders.archives.read_inputs(model)
     request = payloads.read_request(EXPORTS / "dense" / "request.json")
     payload = payloads.encode_binary(tensor for tensor in request if tensor.name in inputs)
-    with contenders.fresh_ours("NVTabular", FORMS["ensemble"]) as original:
+    with contenders.start_ours("NVTabular", FORMS["ensemble"]) as original:
         servers = {"NVTabular": original, "ours": contenders.ours}
         p50s, loads, _ = measure_answers_and_loads(
             run, "the transform", servers, model, payload, payloads.TOLERANCE, run.few_rounds

@@ -32,16 +32,16 @@ def _compare(
     *,
     on_one_core: bool = False,
 ) -> Iterator[Line]:
-    contenders, payload = run.contenders, payloads.small()
-    contenders.archives.identity(_MODEL)
+    contenders, payload = run.contenders, payloads.make_small()
+    contenders.archives.write_identity(_MODEL)
     with ExitStack() as undo:
         if on_one_core:
             undo.enter_context(_use_one_core())
         targets: dict[str, Target] = {}
         for name, settings in _SETTINGS.items():
-            server = undo.enter_context(contenders.fresh_ours(name, settings))
+            server = undo.enter_context(contenders.start_ours(name, settings))
             undo.enter_context(server.loaded(_MODEL))
-            targets[name] = run.target(server, _MODEL, payload, what)
+            targets[name] = run.prepare_target(server, _MODEL, payload, what)
         values = run.send(what, targets, timing, rounds=run.rounds * _TIMES_THE_ROUNDS)
     yield Line(what, unit, values, goal, against="nothing")
 

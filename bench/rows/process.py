@@ -32,20 +32,20 @@ def _measure_start(run: Run) -> Iterator[Line]:
 
 
 def _start_ours(contenders: Contenders) -> float:
-    with contenders.fresh_ours(wait=False) as ours:
+    with contenders.start_ours(wait=False) as ours:
         return ours.until_ready()
 
 
 def _start_bare(contenders: Contenders) -> float:
-    with contenders.fresh_bare() as bare:
+    with contenders.start_bare() as bare:
         return bare.until_ready()
 
 
 def _measure_memory(run: Run) -> Iterator[Line]:
     archives = run.contenders.archives
-    names = [archives.identity(f"held-{number}") for number in range(_MODELS)]
-    large = payloads.json_values("FP32", 290_000)
-    with run.contenders.fresh_ours() as ours:
+    names = [archives.write_identity(f"held-{number}") for number in range(_MODELS)]
+    large = payloads.make_json("FP32", 290_000)
+    with run.contenders.start_ours() as ours:
 
         def measure(when: str) -> Line:
             run.progress(when)

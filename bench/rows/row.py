@@ -35,7 +35,9 @@ class Run:
         """For what takes seconds a round."""
         return min(self.rounds, 2 if self.short else 3)
 
-    def target(self, endpoint: Endpoint, model: str, payload: Payload, what: str = "") -> Target:
+    def prepare_target(
+        self, endpoint: Endpoint, model: str, payload: Payload, what: str = ""
+    ) -> Target:
         """The invocation for wrk, after its answer was compared. Raises AnswerWrong."""
         return endpoint.write_target(self.scratch, model, payload, what or model)
 
@@ -73,13 +75,13 @@ class Run:
         answers: that a round has at least, unless that takes too long.
         """
         sides = {
-            side: partial(timing, target, extend(self.seconds, target.answer_s, answers))
+            side: partial(timing, target, extend_seconds(self.seconds, target.answer_s, answers))
             for side, target in targets.items()
         }
         return self.take_turns(what, sides, rounds=rounds, warm=warm)
 
 
-def extend(seconds: float, answer_s: float, answers: int) -> float:
+def extend_seconds(seconds: float, answer_s: float, answers: int) -> float:
     """The seconds of load, or more where so many answers need more, within a bound."""
     return max(seconds, min(answer_s * answers, _LONGEST_S))
 

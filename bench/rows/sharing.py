@@ -25,7 +25,7 @@ def _measure(
     first, further, memory = {}, {}, {}
     for form in forms:
         run.progress(f"{copies} copies, {form}")
-        with run.contenders.fresh_ours(form, {**FORMS[form], **settings}) as server:
+        with run.contenders.start_ours(form, {**FORMS[form], **settings}) as server:
             seconds = _load_copies(run, server, export, copies)
             first[form], further[form] = seconds[:1], [statistics.median(seconds[1:])]
             memory[form] = [server.measure_models_mb() / copies]
@@ -39,7 +39,7 @@ def _load_copies(run: Run, server: Container, export: str, copies: int) -> list[
     example = payloads.read_example(find_export(export))
     seconds = []
     for number in range(copies):
-        model = run.contenders.archives.merlin(f"copy-{export}-{number}", export)
+        model = run.contenders.archives.copy_export(f"copy-{export}-{number}", export)
         started = time.perf_counter()
         server.load(model)
         seconds.append(time.perf_counter() - started)

@@ -32,14 +32,14 @@ _Values = Mapping[str, list[float]]
 
 
 def _measure_tutorials(run: Run) -> Iterator[Line]:
-    with run.contenders.fresh_forms(*_FORMS) as servers:
+    with run.contenders.start_forms(*_FORMS) as servers:
         for export in sorted(path.parent.name for path in TUTORIALS.glob("*/repository")):
             yield from _compare(run, f"tutorials-{export}", export, servers)
 
 
 def _measure_functions(run: Run) -> Iterator[Line]:
     for export in _FUNCTIONS:
-        with run.contenders.fresh_forms(*_FORMS) as servers:
+        with run.contenders.start_forms(*_FORMS) as servers:
             goals = _LOAD.get(export), _P50.get(export)
             yield from _compare(run, f"functions-{export}", export, servers, *goals)
             run.progress(f"memory of {export}")
@@ -56,7 +56,7 @@ def _compare(
 ) -> Iterator[Line]:
     """The load and the p50 of an export in both forms."""
     run.progress(export)
-    model = run.contenders.archives.merlin(name, export)
+    model = run.contenders.archives.copy_export(name, export)
     payload = payloads.encode_binary(payloads.read_request(find_export(export) / "request.json"))
     p50s, loads, note = measure_answers_and_loads(
         run, export, servers, model, payload, _TOLERANCE, _LOADS
@@ -83,7 +83,9 @@ def measure_answers_and_loads(
     first, second = servers.values()
     with first.loaded(model), second.loaded(model):
         payload = first.take_answer(model, payload, tolerance, what)
-        targets = {name: run.target(it, model, payload, what) for name, it in servers.items()}
+        targets = {
+            name: run.prepare_target(it, model, payload, what) for name, it in servers.items()
+        }
         p50s = run.send(what, targets, rounds=run.few_rounds, warm=True, answers=_ANSWERS)
         compiled, workflows = second.count_compiled(model)
     sides = {name: partial(time_load, it, model, payload) for name, it in servers.items()}
@@ -93,8 +95,8 @@ def measure_answers_and_loads(
 
 def _measure_memory(run: Run, export: str, servers: Mapping[str, Container]) -> Iterator[Line]:
     sizes = {form: _load_two(run, export, server) for form, server in servers.items()}
-    first = {form: [one] for form, (one, _) in sizes.items()}
-    more = {form: [two - one] for form, (one, two) in sizes.items()}
+    first = {form: [alone] for form, (alone, _) in sizes.items()}
+    more = {form: [both - alone] for form, (alone, both) in sizes.items()}
     goal = _ONE_MORE if export in _P50 else None
     yield Line(f"{export}, memory of the first", "MB", first, None, "compiled", "executor")
     yield Line(f"{export}, memory of one more", "MB", more, goal, "compiled", "executor")
@@ -105,7 +107,7 @@ def _load_two(run: Run, export: str, server: Container) -> list[float]:
     example = payloads.read_example(find_export(export), _TOLERANCE)
     sizes = []
     for number in range(2):
-        model = run.contenders.archives.merlin(f"functions-{export}-{number}", export)
+        model = run.contenders.archives.copy_export(f"functions-{export}-{number}", export)
         server.load(model)
         server.check(model, example, "after a load")
         sizes.append(server.measure_models_mb())

@@ -43,11 +43,11 @@ def _measure(export: str, group: str | None, run: Run) -> Iterator[Line]:
     """group: the column by which the export groups its rows, where it does."""
     archives, source = run.contenders.archives, find_export(export)
     run.progress("its archives")
-    whole = archives.merlin(f"whole-{export}", export)
-    alone = archives.workflow(f"alone-{export}", export)
+    whole = archives.copy_export(f"whole-{export}", export)
+    alone = archives.copy_workflow(f"alone-{export}", export)
     request = payloads.read_request(source / "request.json")
     inputs = archives.read_inputs(alone)
-    with run.contenders.fresh_forms(*_FORMS) as servers, ExitStack() as undo:
+    with run.contenders.start_forms(*_FORMS) as servers, ExitStack() as undo:
         run.progress("what the executor answers")
         served = _ask_executor(whole, _FORMS, servers, request, group)
         own = [tensor for tensor in request if tensor.name in inputs]
@@ -76,7 +76,7 @@ def _ask_executor(
     executor, requests = servers["executor"], {}
     with executor.loaded(model):
         for rows in _BATCHES:
-            sent = payloads.encode_binary(payloads.batch(tensors, rows, group))
+            sent = payloads.encode_binary(payloads.repeat_rows(tensors, rows, group))
             requests[rows] = executor.take_answer(model, sent, payloads.TOLERANCE, f"{rows} rows")
     return _Subject(model, forms, servers, requests)
 
@@ -105,7 +105,7 @@ def _measure_invocations(
 ) -> Iterator[Line]:
     for rows in _BATCHES:
         targets = {
-            (subject.name, form): run.target(
+            (subject.name, form): run.prepare_target(
                 subject.servers[form], subject.name, subject.requests[rows], f"{rows} rows"
             )
             for subject in (served, transform)
@@ -136,7 +136,7 @@ def _measure_memory(export: str, served: _Subject, transform: _Subject) -> Itera
     """After all the requests, with everything loaded."""
     whole, alone = (
         {
-            form: [it.pid for it in subject.servers[form].steps(subject.name)]
+            form: [it.pid for it in subject.servers[form].list_steps(subject.name)]
             for form in subject.forms
         }
         for subject in (served, transform)

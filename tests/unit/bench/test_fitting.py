@@ -9,7 +9,7 @@ import pytest
 
 from bench.rows import fitting
 from bench.rows.fitting import Replay
-from bench.rows.row import extend
+from bench.rows.row import extend_seconds
 
 
 def report(loaded: int, failures: int, cold: float | None) -> dict[str, Any]:
@@ -70,4 +70,4 @@ def test_a_process_that_ends_while_it_is_looked_at_counts_nothing() -> None:
 @pytest.mark.parametrize(("answer", "seconds"), [(0.01, 1.0), (0.5, 2.0), (100.0, 12.0)])
 def test_slow_answers_are_given_time(answer: float, seconds: float) -> None:
     """For four of them, and not for ever."""
-    assert extend(1.0, answer, 4) == seconds
+    assert extend_seconds(1.0, answer, 4) == seconds

@@ -14,11 +14,11 @@ from bench.models import Archives, WideExport
 def test_workflow_alone_is_an_archive_of_one_model(tmp_path: Path) -> None:
     """The first of several; what it takes is read from its config, outputs left out."""
     archives = Archives(tmp_path)
-    name = archives.workflow("alone", "two_workflows")
+    name = archives.copy_workflow("alone", "two_workflows")
     (step,) = archives.path(name).iterdir()
     assert (step / "1" / "workflow" / "workflow.pkl").exists()
     assert archives.read_inputs(name) == ("user_id", "age")
-    assert archives.workflow("alone", "two_workflows") == name
+    assert archives.copy_workflow("alone", "two_workflows") == name
 
 
 def test_every_workflow_of_an_export_is_found() -> None:

@@ -28,30 +28,30 @@ def echoed(payload: Payload, change: Callable[[dict[str, Any]], None] | None = N
 
 
 KINDS = [
-    payloads.small(),
-    payloads.json_values("FP32", 50),
-    payloads.json_values("FP64", 50),
-    payloads.json_values("INT64", 50),
-    payloads.json_values("BYTES", 50),
-    payloads.json_values("BOOL", 50),
-    payloads.json_values("FP32", 50, columns=5),
+    payloads.make_small(),
+    payloads.make_json("FP32", 50),
+    payloads.make_json("FP64", 50),
+    payloads.make_json("INT64", 50),
+    payloads.make_json("BYTES", 50),
+    payloads.make_json("BOOL", 50),
+    payloads.make_json("FP32", 50, columns=5),
 ]
 
 
 @pytest.mark.parametrize("payload", KINDS, ids=lambda it: it.outputs[0].datatype)
 def test_the_same_values_are_right(payload: Payload) -> None:
     """And one other value, shape, data type or name is not."""
-    assert payload.fault({}, echoed(payload)) is None
+    assert payload.find_fault({}, echoed(payload)) is None
 
     def other_value(output: dict[str, Any]) -> None:
         output["data"][-1] = output["data"][-2]
 
-    changed = payload.fault({}, echoed(payload, other_value))
+    changed = payload.find_fault({}, echoed(payload, other_value))
     same = json.loads(echoed(payload))["outputs"][0]["data"]
     assert (changed is None) == (same[-1] == same[-2])
     others: tuple[dict[str, Any], ...] = ({"shape": [1]}, {"datatype": "INT8"}, {"name": "OTHER"})
     for other in others:
-        assert payload.fault({}, echoed(payload, partial(_update, other)))
+        assert payload.find_fault({}, echoed(payload, partial(_update, other)))
 
 
 def _update(fields: dict[str, Any], output: dict[str, Any]) -> None:
@@ -60,23 +60,23 @@ def _update(fields: dict[str, Any], output: dict[str, Any]) -> None:
 
 def test_last_bit_counts() -> None:
     """Values are compared bit for bit."""
-    payload = payloads.json_values("FP64", 3)
+    payload = payloads.make_json("FP64", 3)
 
     def nudge(output: dict[str, Any]) -> None:
         output["data"][0] = float(np.nextafter(output["data"][0], 2))
 
-    assert payload.fault({}, echoed(payload, nudge))
-    assert payload.fault({}, echoed(payload, nudge), exact=False) is None
+    assert payload.find_fault({}, echoed(payload, nudge))
+    assert payload.find_fault({}, echoed(payload, nudge), exact=False) is None
 
 
 def test_more_than_the_parser_is_off_by_is_wrong_everywhere() -> None:
     """tritonserver's parser is off by two units in the last place at most."""
-    payload = payloads.json_values("FP64", 3)
+    payload = payloads.make_json("FP64", 3)
 
     def push(output: dict[str, Any]) -> None:
         output["data"][0] += 3 * float(np.spacing(output["data"][0]))
 
-    assert payload.fault({}, echoed(payload, push), exact=False)
+    assert payload.find_fault({}, echoed(payload, push), exact=False)
 
 
 @pytest.mark.parametrize(("datatype", "wrong"), [("BOOL", 1), ("INT64", 1.0)])
@@ -84,29 +84,29 @@ def test_numbers_of_another_kind_are_wrong(datatype: str, wrong: object) -> None
     """1 is no boolean, and 1.0 no integer, though Python calls them equal."""
     dtype: type = np.bool_ if datatype == "BOOL" else np.int64
     values: NDArray[Any] = np.ones(2, dtype)
-    payload = payloads.from_array(datatype, values)
-    assert payload.fault({}, echoed(payload)) is None
-    assert payload.fault({}, echoed(payload, lambda out: out.update(data=[wrong, wrong])))
+    payload = payloads.encode_array(datatype, values)
+    assert payload.find_fault({}, echoed(payload)) is None
+    assert payload.find_fault({}, echoed(payload, lambda out: out.update(data=[wrong, wrong])))
 
 
 def test_binary_is_told_by_either_header() -> None:
     """SageMaker's media type and Triton's header mean the same; JSON instead is wrong."""
-    payload = payloads.binary_bytes(40)
+    payload = payloads.make_binary(40)
     assert payload.json_size is not None
     tail = payload.body[payload.json_size :]
     described = {"name": "OUT", "datatype": "FP32", "shape": [10]}
     head = json.dumps({"outputs": [described]}).encode()
     size = str(len(head))
     media = f"application/vnd.sagemaker-triton.binary+json;json-header-size={size}"
-    assert payload.fault({"content-type": media}, head + tail) is None
-    assert payload.fault({"inference-header-content-length": size}, head + tail) is None
-    assert payload.fault({"inference-header-content-length": size}, head + tail[::-1])
-    assert payload.fault({"content-type": "application/json"}, head)
+    assert payload.find_fault({"content-type": media}, head + tail) is None
+    assert payload.find_fault({"inference-header-content-length": size}, head + tail) is None
+    assert payload.find_fault({"inference-header-content-length": size}, head + tail[::-1])
+    assert payload.find_fault({"content-type": "application/json"}, head)
 
 
 def test_headers_are_the_contenders_own() -> None:
     """The size of the JSON part, in each one's words."""
-    payload = payloads.binary_bytes(40)
+    payload = payloads.make_binary(40)
     assert payload.headers(sagemaker=True)["Content-Type"].endswith(
         f";json-header-size={payload.json_size}"
     )
@@ -127,7 +127,7 @@ def test_headers_are_the_contenders_own() -> None:
 )
 def test_sizes_are_what_the_rows_say(datatype: str, count: int, kilobytes: int) -> None:
     """Within a tenth."""
-    size = len(payloads.json_values(datatype, count).body) / 1e3
+    size = len(payloads.make_json(datatype, count).body) / 1e3
     assert size == pytest.approx(kilobytes, rel=0.1)
 
 
@@ -156,7 +156,7 @@ def test_rows_are_taken_again_and_again(
     count: int, ids: list[int], tags: list[int], offsets: list[int]
 ) -> None:
     """Lists of any length come whole, an empty one among them."""
-    made = {it.name: it for it in payloads.batch(REQUEST, count)}
+    made = {it.name: it for it in payloads.repeat_rows(REQUEST, count)}
     assert made["id"].values.tolist() == ids
     assert made["id"].shape == made["name"].shape == (count,)
     assert made["tags__values"].values.tolist() == tags
@@ -172,7 +172,7 @@ def test_groups_are_taken_whole() -> None:
         tensor("session", [4, 2, 4], np.int64, "INT64"),
         tensor("item", [40, 20, 41], np.int64, "INT64"),
     )
-    session, item = payloads.batch(request, 3, "session")
+    session, item = payloads.repeat_rows(request, 3, "session")
     assert session.values.tolist() == [1, 2, 2, 3]
     assert item.values.tolist() == [20, 40, 41, 20]
     assert session.shape == item.shape == (4,)
@@ -209,10 +209,10 @@ def test_an_answer_may_be_what_is_right() -> None:
     """Floats within the tolerance, whole numbers exactly, however large they are."""
     right = _binary_answer([1_000_000, 2], [0.5, 0.25])
     payload = payloads.encode_binary(REQUEST).with_answer(*right, tolerance=1e-6)
-    assert payload.fault(*right) is None
-    assert payload.fault(*_binary_answer([1_000_000, 2], [0.5000001, 0.25])) is None
-    assert payload.fault(*_binary_answer([1_000_000, 2], [0.51, 0.25]))
-    assert payload.fault(*_binary_answer([1_000_001, 2], [0.5, 0.25]))
+    assert payload.find_fault(*right) is None
+    assert payload.find_fault(*_binary_answer([1_000_000, 2], [0.5000001, 0.25])) is None
+    assert payload.find_fault(*_binary_answer([1_000_000, 2], [0.51, 0.25]))
+    assert payload.find_fault(*_binary_answer([1_000_001, 2], [0.5, 0.25]))
 
 
 def test_request_is_read_as_it_was_written(tmp_path: Path) -> None:
