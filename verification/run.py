@@ -25,19 +25,9 @@ from verification.errors import MerlinMissing, NothingToAsk
 from verification.exchange import Answer, Refusal, Request
 from verification.reports.progress import Progress
 from verification.reports.report import Cost, Outcome, Report, Timing, WorkflowReport
-from verification.requests.category_files import (
-    Categories,
-    find_category_files,
-    find_known_values,
-    read_categories,
-)
-from verification.requests.columns import (
-    InputColumn,
-    find_unsupported,
-    list_lengths,
-    read_input_columns,
-)
-from verification.requests.generation import Generator
+from verification.requests.category_files import find_category_files, read_categories
+from verification.requests.columns import Categories, find_unsupported, read_input_columns
+from verification.requests.generation import make_generator
 from verification.serving.asking import Late, ask, load
 from verification.serving.memory import measure
 from verification.serving.server import ANSWER_TIMEOUT_S, Server, run_tritonserver
@@ -123,16 +113,8 @@ def generate(task: Task, categories: Categories) -> tuple[Request, ...]:
     columns = read_input_columns(task.forms.config)
     if unknown := find_unsupported(columns):
         raise NothingToAsk(task.forms.repository.entry.config_path, unknown)
-    return _generate(columns, list_lengths(task.forms.configs), task, categories)
-
-
-def _generate(
-    columns: tuple[InputColumn, ...], lengths: tuple[int, ...], task: Task, categories: Categories
-) -> tuple[Request, ...]:
-    known = tuple(
-        replace(column, known=find_known_values(column, categories)) for column in columns
-    )
-    return Generator(known, lengths, task.seed).requests(task.batches)
+    generator = make_generator(columns, task.forms.configs, categories, task.seed)
+    return generator.make_requests(task.batches)
 
 
 def _read_categories(forms: Forms, runtime: TritonRuntime) -> Categories:
@@ -255,7 +237,8 @@ async def _compare_workflow(
         return ()
     names, hangs = Names("NVTabular", "the compiled workflow"), ""
     outcomes: list[Outcome] = []
-    for request in _generate(columns, list_lengths([config]), task, categories):
+    generator = make_generator(columns, [config], categories, task.seed)
+    for request in generator.make_requests(task.batches):
         try:
             right = await ask(server, forms.original, request, originals[model.source_name])
             ours = await ask(server, forms.compiled, request, model.triton_name)

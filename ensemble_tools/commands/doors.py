@@ -19,7 +19,7 @@ _DOORS = {
         "run executor and serving form in one tritonserver and compare every number",
     ),
     "request": (
-        "verification.making",
+        "verification.request_command",
         "write a request that the archive answers, and print the call",
     ),
 }

@@ -16,7 +16,7 @@ import pytest
 from simulator.tests.support.simulator import ENDPOINT, Simulator, simulator
 from tests.end_to_end.conftest import EXAMPLES, EXPORTS
 from tests.support.container import ROOT, Container, running
-from verification.making import WRITTEN, main
+from verification.request_command import WRITTEN, main
 
 MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
 ARCHIVES = {

@@ -8,7 +8,7 @@ by design (docs/workflows.md): that is named.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -112,13 +112,6 @@ def compare(
 
     bit_for_bit: 0 and -0 differ, too; NaN is equal to any NaN.
     """
-    differences = _compare(executor, served, tolerance, names, bit_for_bit)
-    return replace(differences, names=names)
-
-
-def _compare(
-    executor: Reply, served: Reply, tolerance: float, names: Names, bit_for_bit: bool
-) -> Comparison:
     if isinstance(executor, Answer) and isinstance(served, Answer):
         return _compare_answers(executor, served, tolerance, names, bit_for_bit)
     details = tuple(
@@ -126,15 +119,17 @@ def _compare(
         for who, reply in ((names.right, executor), (names.form, served))
         if isinstance(reply, Refusal)
     )
+    return Comparison(_judge_refusals(executor, served), details=details, names=names)
+
+
+def _judge_refusals(executor: Reply, served: Reply) -> Verdict:
+    """Of two replies that are not both answers."""
     if not all(reply.judged for reply in (executor, served) if isinstance(reply, Refusal)):
-        return Comparison(Verdict.UNDECIDED, details=details)
+        return Verdict.UNDECIDED
     if isinstance(executor, Answer):
-        if isinstance(served, Refusal) and _is_by_design(served.message):
-            return Comparison(Verdict.BY_DESIGN, details=details)
-        return Comparison(Verdict.ONLY_EXECUTOR, details=details)
-    if isinstance(served, Answer):
-        return Comparison(Verdict.ONLY_SERVED, details=details)
-    return Comparison(Verdict.BOTH_REFUSE, details=details)
+        is_by_design = isinstance(served, Refusal) and _is_by_design(served.message)
+        return Verdict.BY_DESIGN if is_by_design else Verdict.ONLY_EXECUTOR
+    return Verdict.ONLY_SERVED if isinstance(served, Answer) else Verdict.BOTH_REFUSE
 
 
 def _is_by_design(message: str) -> bool:
@@ -160,9 +155,10 @@ def _compare_answers(
     )
     details = list_details(differences)
     if not all(difference.equal for difference in differences):
-        return Comparison(Verdict.DIFFERENT, differences, details)
+        return Comparison(Verdict.DIFFERENT, differences, details, names)
     exact = all(difference.absolute == 0 for difference in differences)
-    return Comparison(Verdict.EQUAL if exact else Verdict.WITHIN_TOLERANCE, differences, details)
+    verdict = Verdict.EQUAL if exact else Verdict.WITHIN_TOLERANCE
+    return Comparison(verdict, differences, details, names)
 
 
 def list_details(differences: Sequence[Difference]) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def _find_fault(
         apart = _measure_distance(
             *(_take_numbers(name, answers, pick) for answers in (executor, served))
         )
-        limit = _limit(len(executor), len(served))
+        limit = _compute_limit(len(executor), len(served))
         if apart > limit:
             return (
                 f"random, in distribution: {kind} are {apart:.2f} apart, equal ones at most "
@@ -149,6 +149,6 @@ def _measure_distance(first: Array, second: Array) -> float:
     return float(np.abs(shares - others).max())
 
 
-def _limit(first: int, second: int) -> float:
+def _compute_limit(first: int, second: int) -> float:
     """What as many draws from one distribution stay below."""
     return float(np.sqrt(-np.log(_LEVEL / 2) / 2 * (first + second) / (first * second)))

@@ -18,7 +18,6 @@ def to_json(report: Report) -> str:
 
 
 def build_document(report: Report) -> dict[str, Any]:
-    """The object."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -64,7 +63,7 @@ def _write_workflow(workflow: WorkflowReport) -> dict[str, Any]:
         "compiled": not workflow.not_compiled,
         "operators": dict(workflow.operators),
         "reason": workflow.not_compiled or None,
-        "kept": list(workflow.kept),
+        "kept": list(workflow.left_to_nvtabular),
         "requests": [_write_outcome(outcome) for outcome in workflow.outcomes],
     }
 
@@ -75,8 +74,8 @@ def _write_difference(difference: Difference) -> dict[str, Any]:
         "executor": difference.executor,
         "served": difference.served,
         "equal": difference.equal,
-        "largest_absolute_difference": _number(difference.absolute),
-        "largest_relative_difference": _number(difference.relative),
+        "largest_absolute_difference": _write_number(difference.absolute),
+        "largest_relative_difference": _write_number(difference.relative),
     }
 
 
@@ -94,5 +93,5 @@ def _write_cost(cost: Cost) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> float | str:
+def _write_number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)

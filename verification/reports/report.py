@@ -36,14 +36,14 @@ class WorkflowReport:
     """A step that is an NVTabular workflow: compiled, unless there is a reason.
 
     operators: kinds of compiled operators, and how many of each. outcomes: of requests to this step
-    alone, compiled beside NVTabular itself. kept: why NVTabular runs the other operators.
+    alone, compiled beside NVTabular itself. left_to_nvtabular: why it runs the other operators.
     """
 
     model: str
     operators: Mapping[str, int] = field(default_factory=dict)
     not_compiled: str = ""
     outcomes: tuple[Outcome, ...] = ()
-    kept: tuple[str, ...] = ()
+    left_to_nvtabular: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,6 @@ class Finding:
 
     @property
     def conclusion(self) -> str:
-        """One sentence."""
         names = self.comparisons[0].names if self.comparisons else USUAL
         subject = self.subject or ("" if names == USUAL else f"{names.form.partition(' ')[2]}, ")
         word, colon, rest = self._make_sentence(names).partition(": ")

@@ -31,7 +31,7 @@ def write_text_lines(report: Report) -> Iterator[str]:
     head = ["request", "rows", "answer", "result", "largest difference"]
     if any(outcome.compiled for outcome in report.outcomes):
         head += ["compiled", "largest difference"]
-    yield from format_table(head, [_request_row(outcome) for outcome in report.outcomes])
+    yield from format_table(head, [_list_cells(outcome) for outcome in report.outcomes])
     yield from _write_details(report.outcomes)
     for workflow in report.workflows:
         yield from _write_details(workflow.outcomes, f"{workflow.model} alone, ")
@@ -45,9 +45,9 @@ def write_text_lines(report: Report) -> Iterator[str]:
 def _write_workflow(workflow: WorkflowReport) -> Iterator[str]:
     name = _clean(workflow.model)
     if not workflow.not_compiled:
-        how = "compiled in part" if workflow.kept else "compiled"
+        how = "compiled in part" if workflow.left_to_nvtabular else "compiled"
         yield f"{how}: {name}: numpy  ({_clean(describe_operators(workflow.operators))})"
-    for reason in [workflow.not_compiled] if workflow.not_compiled else workflow.kept:
+    for reason in [workflow.not_compiled] if workflow.not_compiled else workflow.left_to_nvtabular:
         yield f"not compiled: {name}: {_clean(reason)}"
 
 
@@ -58,7 +58,7 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _request_row(outcome: Outcome) -> tuple[str, ...]:
+def _list_cells(outcome: Outcome) -> tuple[str, ...]:
     comparison, rows = outcome.comparison, outcome.request.rows
     answers = ", ".join(
         f"{_clean(output.output)} {output.executor}" for output in comparison.outputs
@@ -67,15 +67,11 @@ def _request_row(outcome: Outcome) -> tuple[str, ...]:
         _clean(outcome.request.title),
         "" if rows is None else str(rows),
         (answers or "-") if len(answers) <= 60 else f"{len(comparison.outputs)} tensors",
-        *(cell for form in outcome.comparisons for cell in (form.result, _format_largest(form))),
+        *(cell for form in outcome.comparisons for cell in (form.result, _format_largest([form]))),
     )
 
 
-def _format_largest(comparison: Comparison) -> str:
-    return _format_largest_of([comparison])
-
-
-def _format_largest_of(comparisons: Sequence[Comparison]) -> str:
+def _format_largest(comparisons: Sequence[Comparison]) -> str:
     compared = (Verdict.EQUAL, Verdict.WITHIN_TOLERANCE, Verdict.DIFFERENT)
     outputs = [
         output for form in comparisons if form.verdict in compared for output in form.outputs
@@ -111,7 +107,10 @@ def _write_details(outcomes: Sequence[Outcome], subject: str = "") -> Iterator[s
 def _write_costs(report: Report) -> Iterator[str]:
     yield from format_table(
         ("form", "p50", "p95", "memory", "of which own", "processes", "load", "largest difference"),
-        [(*_write_cost(cost), _of_form(report, place)) for place, cost in enumerate(report.costs)],
+        [
+            (*_write_cost(cost), _format_largest_of_form(report, place))
+            for place, cost in enumerate(report.costs)
+        ],
     )
     if report.timed:
         timings = [cost.timing.requests for cost in report.costs if cost.timing]
@@ -122,12 +121,12 @@ def _write_costs(report: Report) -> Iterator[str]:
     )
 
 
-def _of_form(report: Report, place: int) -> str:
+def _format_largest_of_form(report: Report, place: int) -> str:
     """The largest difference of a form's answers; the first one is what they differ from."""
     if place == 0:
         return "-"
     of_each = [outcome.comparisons for outcome in report.outcomes]
-    return _format_largest_of([forms[place - 1] for forms in of_each if len(forms) >= place])
+    return _format_largest([forms[place - 1] for forms in of_each if len(forms) >= place])
 
 
 def _write_cost(cost: Cost) -> tuple[str, ...]:

@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from container.machine.children import die_with_parent
 from ensemble_tools.archive.repository import ModelRepository
-from verification.requests.columns import InputColumn
-from verification.tensors import NUMPY_TYPES, Array, encode_strings
+from verification.requests.columns import Categories
 
 #: Categories read of each file; their files may hold millions.
 MOST_VALUES = 1000
 _TIMEOUT_S = 60.0
-#: Column -> some of its categories.
-Categories = Mapping[str, list[int | str]]
 _READER = """
 import json, sys
 import pyarrow.parquet as parquet
-found = {}
+categories = {}
 for path in sys.argv[2:]:
     try:
         file = parquet.ParquetFile(path)
@@ -36,10 +30,10 @@ for path in sys.argv[2:]:
         batch = next(file.iter_batches(batch_size=int(sys.argv[1]), columns=names))
         for name in names:
             values = [v for v in batch.column(name).to_pylist() if isinstance(v, (int, str))]
-            found.setdefault(name, []).extend(values)
+            categories.setdefault(name, []).extend(values)
     except Exception as error:
         print(path, error, file=sys.stderr)
-print(json.dumps(found))
+print(json.dumps(categories))
 """
 
 
@@ -71,19 +65,3 @@ def read_categories(files: tuple[Path, ...], interpreter: Path | None) -> Catego
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return {str(name): list(values) for name, values in categories.items()}
-
-
-def find_known_values(column: InputColumn, categories: Categories) -> Array | None:
-    """The column's categories as an array of its type; None where none of them fits.
-
-    merlin-systems reads texts in ASCII alone.
-    """
-    known = categories.get(column.name, [])
-    if column.is_string:
-        texts = [text.encode() for text in known if isinstance(text, str) and text.isascii()]
-        return encode_strings(texts) if texts else None
-    if not column.is_integer:
-        return None
-    limits = np.iinfo(NUMPY_TYPES[column.data_type])
-    fitting = [v for v in known if isinstance(v, int) and limits.min <= v <= limits.max]
-    return np.array(fitting, dtype=NUMPY_TYPES[column.data_type]) if fitting else None

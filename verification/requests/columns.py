@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
-from verification.tensors import NUMPY_TYPES, STRINGS, Array
+from verification.tensors import NUMPY_TYPES, STRINGS, Array, encode_strings
+
+#: Column -> some of its categories.
+Categories = Mapping[str, list[int | str]]
 
 #: Longer lists than these in a declared shape are matrices of features rather than a list column.
 _LONGEST_LIST = 1000
@@ -103,6 +108,22 @@ def find_unsupported(columns: Iterable[InputColumn]) -> tuple[str, ...]:
 def to_v2_type(config_type: str) -> str:
     """TYPE_INT64 -> INT64; only strings have another name in the protocol."""
     return STRINGS if config_type == "TYPE_STRING" else config_type.removeprefix("TYPE_")
+
+
+def find_known_values(column: InputColumn, categories: Categories) -> Array | None:
+    """The column's categories as an array of its type; None where none of them fits.
+
+    merlin-systems reads texts in ASCII alone.
+    """
+    known = categories.get(column.name, [])
+    if column.is_string:
+        texts = [text.encode() for text in known if isinstance(text, str) and text.isascii()]
+        return encode_strings(texts) if texts else None
+    if not column.is_integer:
+        return None
+    limits = np.iinfo(NUMPY_TYPES[column.data_type])
+    fitting = [v for v in known if isinstance(v, int) and limits.min <= v <= limits.max]
+    return np.array(fitting, dtype=NUMPY_TYPES[column.data_type]) if fitting else None
 
 
 def _make_ragged_column(tensor: str, config: ModelConfig) -> str | None:

@@ -5,14 +5,20 @@ Everything follows from the seed: the same columns and seed give the same reques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
 from verification.exchange import Request
-from verification.requests.columns import InputColumn
+from verification.requests.columns import (
+    Categories,
+    InputColumn,
+    find_known_values,
+    list_lengths,
+)
 from verification.tensors import NUMPY_TYPES, Array, Tensor, encode_strings
 
 #: Rows of a request that is about values and not about its size.
@@ -37,12 +43,12 @@ class Generator:
     lengths: tuple[int, ...]
     seed: int
 
-    def requests(self, batches: Sequence[int]) -> tuple[Request, ...]:
+    def make_requests(self, batches: Sequence[int]) -> tuple[Request, ...]:
         """Ordinary requests of these sizes, then edge ones."""
         return (*self._make_ordinary(batches), *self._list_edges())
 
-    def likely(self, rows: int) -> Request:
-        """An ordinary one that any model takes: its lists are of one length that fits."""
+    def make_likely(self, rows: int) -> Request:
+        """An ordinary request that any model takes: its lists are of one length that fits."""
         return tuple(self._make_ordinary([rows]))[-1]
 
     @property
@@ -57,13 +63,15 @@ class Generator:
             title = f"{rows} rows" if rows != 1 else "1 row"
             values = self._choose_usual(self._draw(rows))
             if not self._ragged:
-                yield self._request(title, values, rows)
+                yield self._make_request(title, values, rows)
                 continue
             lengths = self._draw(rows, 1).integers(1, _LIST_LENGTH + 1, rows)
-            yield self._request(f"{title}, lists of 1 to {_LIST_LENGTH}", values, rows, lengths)
+            yield self._make_request(
+                f"{title}, lists of 1 to {_LIST_LENGTH}", values, rows, lengths
+            )
             for length in self.lengths:
                 equal = np.full(rows, length)
-                yield self._request(f"{title}, lists of {length}", values, rows, equal)
+                yield self._make_request(f"{title}, lists of {length}", values, rows, equal)
 
     def _list_edges(self) -> Iterator[Request]:
         usual = self._choose_usual(self._draw(0))
@@ -88,7 +96,7 @@ class Generator:
             yield self._make_edge("non-ASCII strings", self._make_texts(texts))
         yield from self._make_edge_lists(usual)
         if not any(column.rows for column in self.columns):
-            yield self._request("no rows", usual, 0, np.zeros(0, int), ordinary=False)
+            yield self._make_request("no rows", usual, 0, np.zeros(0, int), ordinary=False)
 
     def _make_edge_lists(self, usual: Values) -> Iterator[Request]:
         if not self._ragged:
@@ -98,20 +106,22 @@ class Generator:
             ("all lists empty", [0] * _ROWS),
             (f"lists of {_LONG_LIST}", [_LONG_LIST] * _ROWS),
         ):
-            yield self._request(title, usual, _ROWS, np.array(lengths), ordinary=False)
+            yield self._make_request(title, usual, _ROWS, np.array(lengths), ordinary=False)
         if len(self._ragged) > 1:
             random = self._draw(1, 2)
             differing = {
                 column.name: random.integers(0, _LIST_LENGTH + 1, _ROWS) for column in self._ragged
             }
             title = "list columns of differing lengths"
-            yield self._request(title, usual, _ROWS, differing, ordinary=False)
+            yield self._make_request(title, usual, _ROWS, differing, ordinary=False)
 
     def _make_edge(self, title: str, values: Values) -> Request:
         """Lists of the length that is most likely taken, so that the values are what is judged."""
-        return self._request(title, values, _ROWS, np.full(_ROWS, self.lengths[0]), ordinary=False)
+        return self._make_request(
+            title, values, _ROWS, np.full(_ROWS, self.lengths[0]), ordinary=False
+        )
 
-    def _request(
+    def _make_request(
         self,
         title: str,
         values: Values,
@@ -177,6 +187,19 @@ class Generator:
             return self._choose_usual(self._draw(6))(column, count)
 
         return values
+
+
+def make_generator(
+    columns: Iterable[InputColumn],
+    configs: Iterable[ModelConfig],
+    categories: Categories,
+    seed: int = 0,
+) -> Generator:
+    """For these columns, with the categories that are known, and lists that the configs take."""
+    known = tuple(
+        replace(column, known=find_known_values(column, categories)) for column in columns
+    )
+    return Generator(known, list_lengths(configs), seed)
 
 
 def _find_extremes(column: InputColumn, count: int) -> Array:

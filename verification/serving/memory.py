@@ -36,11 +36,11 @@ def measure(serving: Path, triton_names: Collection[str], processes: Path = _PRO
     Models of other backends are in tritonserver's own process.
     """
     stubs = list(_find_stubs(serving, triton_names, processes))
-    shares = [_measure_proportional(entry) for entry in stubs]
+    shares = [_read_bytes(entry / "smaps_rollup", "Pss:") for entry in stubs]
     known = [share for share in shares if share is not None]
     return Memory(
         len(stubs),
-        sum(_measure_resident(entry) for entry in stubs),
+        sum(_read_bytes(entry / "status", "VmRSS:") or 0 for entry in stubs),
         sum(known) if len(known) == len(stubs) else None,
     )
 
@@ -52,26 +52,18 @@ def _find_stubs(serving: Path, names: Collection[str], processes: Path) -> Itera
             arguments = [*(entry / "cmdline").read_text(errors="replace").split("\0"), ""]
             if (
                 arguments[0].endswith((_STUB, _FORKED))
-                and _model_of(Path(arguments[1]), serving) in names
+                and _name_model(Path(arguments[1]), serving) in names
             ):
                 yield entry
 
 
-def _model_of(file: Path, serving: Path) -> str:
+def _name_model(file: Path, serving: Path) -> str:
     if not file.is_relative_to(serving):
         return ""
     return next(iter(file.relative_to(serving).parts), "")
 
 
-def _measure_proportional(entry: Path) -> int | None:
-    return _read_kilobytes(entry / "smaps_rollup", "Pss:")
-
-
-def _measure_resident(entry: Path) -> int:
-    return _read_kilobytes(entry / "status", "VmRSS:") or 0
-
-
-def _read_kilobytes(path: Path, field: str) -> int | None:
+def _read_bytes(path: Path, field: str) -> int | None:
     with contextlib.suppress(OSError):
         for line in path.read_text().splitlines():
             if line.startswith(field):

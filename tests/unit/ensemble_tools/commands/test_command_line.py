@@ -379,7 +379,7 @@ def _draw(chosen: str, directory: Path, path: str = "") -> subprocess.CompletedP
     [
         ("ensemble_tools", ("explain", "x"), "python -m ensemble_tools", "tools"),
         ("verification", ("x",), "python -m ensemble_tools verify", "tools"),
-        ("verification.making", ("x",), "python -m ensemble_tools request", "tools"),
+        ("verification.request_command", ("x",), "python -m ensemble_tools request", "tools"),
         ("container", ("serve",), "python -m container", "server"),
     ],
 )

@@ -20,11 +20,11 @@ from verification.errors import RequestsUnusable
 from verification.exchange import Request, decode, encode
 from verification.requests.category_files import (
     find_category_files,
-    find_known_values,
     read_categories,
 )
 from verification.requests.columns import (
     InputColumn,
+    find_known_values,
     find_unsupported,
     list_lengths,
     read_input_columns,
@@ -54,7 +54,7 @@ COLUMNS = st.lists(
 
 
 def made(columns: tuple[InputColumn, ...], seed: int = 0) -> tuple[Request, ...]:
-    return Generator(columns, (4,), seed).requests((1, 5))
+    return Generator(columns, (4,), seed).make_requests((1, 5))
 
 
 def check_fits(column: InputColumn, request: Request) -> None:
@@ -153,7 +153,7 @@ def test_edges_of_strings() -> None:
 def test_edges_of_lists() -> None:
     """Empty lists, none but empty ones, long ones; and lists of the length that a model takes."""
     columns = (InputColumn("a", "INT64", ragged=True),)
-    requests = Generator(columns, (7,), 0).requests((5,))
+    requests = Generator(columns, (7,), 0).make_requests((5,))
     lengths = [np.diff(request.tensors["a__offsets"].array).tolist() for request in requests]
     assert [0] * 5 in lengths
     assert [7] * 5 in lengths

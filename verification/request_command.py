@@ -17,7 +17,6 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ensemble_tools import EnsembleToolsError, Namespace
@@ -38,19 +37,14 @@ from verification.errors import (
     VerificationError,
 )
 from verification.exchange import Request
-from verification.requests.category_files import (
-    find_category_files,
-    find_known_values,
-    read_categories,
-)
+from verification.requests.category_files import find_category_files, read_categories
 from verification.requests.columns import (
     count_values,
     find_unsupported,
-    list_lengths,
     read_input_columns,
     to_v2_type,
 )
-from verification.requests.generation import Generator
+from verification.requests.generation import make_generator
 from verification.requests.request_bodies import (
     Body,
     make_binary,
@@ -142,16 +136,13 @@ def _make_request(repository: ModelRepository, rows: int) -> Request:
     if unknown := find_unsupported(columns):
         raise NothingToAsk(entry.config_path, unknown)
     categories = read_categories(find_category_files(repository), Path(sys.executable))
-    known = tuple(
-        replace(column, known=find_known_values(column, categories)) for column in columns
-    )
     configs = [model.config for model in repository.models.values() if model.config]
-    lengths = list_lengths(configs)
+    generator = make_generator(columns, configs, categories)
     rows = min(rows, entry.config.max_batch_size or rows)
-    values = sum(count_values(column, rows, lengths[0]) for column in columns)
+    values = sum(count_values(column, rows, generator.lengths[0]) for column in columns)
     if values > _MOST_VALUES:
         raise TooManyValues(entry.config_path, values, _MOST_VALUES)
-    return Generator(known, lengths, seed=0).likely(rows)
+    return generator.make_likely(rows)
 
 
 def _check_json(config: ModelConfig, path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from verification.exchange import Request, decode
-from verification.making import REFUSED, WRITTEN, main
+from verification.request_command import REFUSED, WRITTEN, main
 from verification.requests.request_bodies import make_binary, make_json
 from verification.tensors import Tensor, encode_strings
 
