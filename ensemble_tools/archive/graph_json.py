@@ -112,11 +112,11 @@ def _parse(data: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise NotAWorkflow(f"an object has the key {quoted(twice)} twice")
-    return found
+    return fields
 
 
 class _Fields:
@@ -137,8 +137,8 @@ class _Fields:
             return default
         value = self._values[name]
         if type(value) not in types:
-            wanted = " or ".join(_WORDS[kind] for kind in types)
-            raise self.refuse(name, f"is {_kind(value)}, expected {wanted}")
+            expected = " or ".join(_WORDS[kind] for kind in types)
+            raise self.refuse(name, f"is {_kind(value)}, expected {expected}")
         if type(value) is str and len(value) > MAX_TEXT:
             raise self.refuse(name, f"has more than {MAX_TEXT} characters")
         return value
@@ -154,25 +154,25 @@ class _Fields:
 
     def names(self, name: str) -> list[str]:
         """A field that is a list of names."""
-        found: list[Any] = self.field(name, list)
-        for value in found:
+        names: list[Any] = self.field(name, list)
+        for value in names:
             if type(value) is not str or len(value) > MAX_TEXT:
                 raise self.refuse(name, f"has {_kind(value)} among its names")
-        return found
+        return names
 
     def ids(self, name: str) -> list[int]:
         """A field that is a list of nodes' ids; none where it is absent."""
-        found: list[Any] = self.field(name, list, default=[])
-        for value in found:
+        ids: list[Any] = self.field(name, list, default=[])
+        for value in ids:
             if type(value) is not int:
                 raise self.refuse(name, f"has {_kind(value)} among its ids")
-        return found
+        return ids
 
     def floats(self, name: str) -> dict[str, float]:
         """Numbers by columns, as NVTabular makes floats of them."""
-        found: dict[str, Any] = self.field(name, dict, default={})
+        numbers: dict[str, Any] = self.field(name, dict, default={})
         try:
-            return {column: float(_checked(value)) for column, value in found.items()}
+            return {column: float(_checked(value)) for column, value in numbers.items()}
         except TypeError as error:
             raise self.refuse(name, f"has {error} among its numbers") from error
         except OverflowError as error:
@@ -207,9 +207,9 @@ def _class(qualified_name: str) -> type[Inert]:
 
 
 def _make(qualified_name: str, **state: Any) -> Inert:
-    made: Inert = _class(qualified_name)()
-    made.state = state
-    return made
+    inert: Inert = _class(qualified_name)()
+    inert.state = state
+    return inert
 
 
 # -- the graph

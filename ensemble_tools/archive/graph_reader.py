@@ -114,16 +114,17 @@ class _GraphReader:
 
     def _node(self, node: Any, numbers: dict[int, int]) -> Node:
         columns = self._columns(_state(node, "input_schema"))
-        names = [column.name for column in columns]
+        names = tuple(column.name for column in columns)
+        selection, groups = self._select(node, names)
         return Node(
             number=numbers[id(node)],
             operator=self._operator(_state(node, "op")),
             upstream=tuple(numbers[id(upstream)] for upstream in self._upstream(node)),
-            selection=self._selection(node, names),
-            inputs=tuple(names),
+            selection=selection,
+            inputs=names,
             dependency_columns=tuple(self._dependency_columns(node)),
             output=self._columns(_state(node, "output_schema")),
-            groups=self._groups(node, names),
+            groups=groups,
             columns_in=columns,
             is_leaf=not _list(_state(node, "parents")),
         )
@@ -188,28 +189,24 @@ class _GraphReader:
             for column in self._columns(_state(upstream, "output_schema"))
         ]
 
-    def _selection(self, node: Any, names: list[str]) -> tuple[str, ...]:
-        """merlin-core's Node.input_columns.resolve(input_schema)."""
+    def _select(
+        self, node: Any, names: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[str | tuple[str, ...], ...]]:
+        """merlin-core's Node.input_columns.resolve(input_schema), and its grouped_names."""
         selector = _inert(node, "a node").state.get("_selector")
         if selector is None or self._has_tags(selector) or _selects_all(selector):
-            return tuple(names)
-        chosen, present = self._selector_names(selector), set(names)
-        return tuple(name for name in chosen if name in present) if chosen else tuple(names)
-
-    def _groups(self, node: Any, names: list[str]) -> tuple[str | tuple[str, ...], ...]:
-        """merlin-core's ColumnSelector.grouped_names of that selection."""
-        selection = self._selection(node, names)
-        selector = _inert(node, "a node").state.get("_selector")
-        if selector is None or self._has_tags(selector) or _selects_all(selector):
-            return selection
-        present = set(selection)
+            return names, names
+        chosen, state = self._selector_names(selector), _inert(selector, "a selector").state
+        known = {*names}
+        selection = tuple(name for name in chosen if name in known) if chosen else names
+        present = {*selection}
         groups = [
             tuple(name for name in self._selector_names(group) or () if name in present)
-            for group in _list(_inert(selector, "a selector").state.get("subgroups", []))
+            for group in _list(state.get("subgroups", []))
         ]
-        alone = set(_strings(_inert(selector, "a selector").state.get("_names")))
+        alone = {*_strings(state.get("_names"))}
         single = [name for name in selection if name in alone or not groups]
-        return (*single, *dict.fromkeys(group for group in groups if group))
+        return selection, (*single, *dict.fromkeys(group for group in groups if group))
 
     def _has_tags(self, selector: Any) -> bool:
         groups = _list(_inert(selector, "a selector").state.get("subgroups", []))

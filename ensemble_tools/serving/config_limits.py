@@ -265,8 +265,8 @@ class _Demands:
         if slots * _SLOT_BYTES * self.instances > allowed:
             raise self._refuse_size(name, slots * _SLOT_BYTES * self.instances, allowed)
         if size * slots * self.instances + first > allowed:
-            found = size * slots * self.instances + first
-            raise self._refuse_size("sequence_batching.state.dims", found, allowed)
+            states_size = size * slots * self.instances + first
+            raise self._refuse_size("sequence_batching.state.dims", states_size, allowed)
 
     def _check_warmup(self) -> None:
         """As TritonModelInstance::GenerateWarmupData allocates, for each instance: all samples."""
@@ -318,7 +318,7 @@ class _Demands:
         if any(size < 0 for size in value.dims):
             raise self._refuse(f"{at}.dims", "leaves a size open", "expected a size for each")
         if len(value.dims) != len(declared.dims) or any(
-            size not in (-1, found) for size, found in zip(declared.dims, value.dims, strict=True)
+            size not in (-1, length) for size, length in zip(declared.dims, value.dims, strict=True)
         ):
             raise self._refuse(
                 f"{at}.dims",

@@ -160,8 +160,8 @@ def _find_steps(
     _check_fields("the ensemble", config, _ENSEMBLE_FIELDS)
     count = len(_steps_of(config))
     if not 1 < count <= _MOST_STEPS:
-        found = "one step" if count == 1 else f"{count} steps"
-        raise _Apart(f"it has {found}, and 2 to {_MOST_STEPS} are joined")
+        counted = "one step" if count == 1 else f"{count} steps"
+        raise _Apart(f"it has {counted}, and 2 to {_MOST_STEPS} are joined")
     steps, order = [], _order(config)
     for each in order:
         name = each.model_name
@@ -190,8 +190,8 @@ def _check_predictors(steps: Iterable[_Step], order: Iterable[Any]) -> None:
     """Raises _Apart unless predictors are of one library, and none could run beside another one."""
     libraries = {step.library for step in steps if step.library}
     if len(libraries) != 1 and (libraries or not any(step.interpreter for step in steps)):
-        found = ", ".join(sorted(libraries)) or "none"
-        raise _Apart(f"its predictors are to be of one library, and are of {found}")
+        named = ", ".join(sorted(libraries)) or "none"
+        raise _Apart(f"its predictors are to be of one library, and are of {named}")
     behind: dict[str, set[str]] = {}
     last: str | None = None
     for step, each in zip(steps, order, strict=True):

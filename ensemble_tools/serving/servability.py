@@ -248,9 +248,9 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
             "that torch.jit.save writes: trace the model (torch.jit.trace) before it is exported",
         )
     if _lacks_payload(model.backend, files, expected):
-        wanted = " or ".join(expected) or "the model's files"
+        names = " or ".join(expected) or "the model's files"
         shown = ", ".join(sorted(files)[:10]) or "nothing"
-        raise PayloadMissing(directory, f"expected {wanted} in it, found {shown}")
+        raise PayloadMissing(directory, f"expected {names} in it, found {shown}")
     read = files.intersection(expected)
     known = model.backend in _PAYLOADS or model.backend == "pytorch"
     if known and read and read <= model.hollow.keys():
@@ -367,11 +367,11 @@ def _find_served_version(model: SourceModel, config: ModelConfig | None) -> int:
     specific = config.specific_versions if config else None
     missing = sorted(set(specific or ()) - set(model.versions))
     if missing or model.served_version is None:
-        wanted = ", ".join(str(version) for version in missing[:10]) or "no version"
+        named = ", ".join(str(version) for version in missing[:10]) or "no version"
         there = ", ".join(str(version) for version in model.versions[:10])
         raise PayloadMissing(
             model.config_path,
-            f"its version_policy names {wanted}, and the version directories are {there}; add "
+            f"its version_policy names {named}, and the version directories are {there}; add "
             "what is missing, or change the policy",
         )
     return model.served_version

@@ -65,8 +65,12 @@ def group(call: Call) -> Frame:
         ],
         keys,
     )
-    made = dict(zip(names, written, strict=True))
-    return {name: made[name] for name in dict.fromkeys((*order_of(call), *made)) if name in made}
+    columns_made = dict(zip(names, written, strict=True))
+    return {
+        name: columns_made[name]
+        for name in dict.fromkeys((*order_of(call), *columns_made))
+        if name in columns_made
+    }
 
 
 def order_of(call: Call) -> list[str]:
@@ -83,9 +87,11 @@ def order_of(call: Call) -> list[str]:
             "list" if not isinstance(aggregation, str) else aggregation
             for aggregation in aggregations
         ]
-        wanted = next((these for other, these in of_lists if other == name), ())
+        list_aggregations = next((these for other, these in of_lists if other == name), ())
         order += [
-            f"{name}{separator}{kind}" for kind in kinds if kind != "list" or "list" in wanted
+            f"{name}{separator}{kind}"
+            for kind in kinds
+            if kind != "list" or "list" in list_aggregations
         ]
     for name, aggregations in of_lists:
         order += [

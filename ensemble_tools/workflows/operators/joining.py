@@ -43,21 +43,21 @@ def join(call: Call) -> Frame:
         name = separator.join(columns)
         if storage.get(name, name) != name:
             raise call.refuse(columns, "it is encoded jointly with other columns")
-        wanted = tuple(
+        statistics = tuple(
             column.name
             for column in call.node.output
             if column.name not in frame
             and column.name.startswith(f"{name}{separator}")
             and column.name.endswith(stats)
         )
-        wanted = as_in_file(wanted, name, separator)
+        statistics = as_in_file(statistics, name, separator)
         call.check_names(columns, _OWN)
         keys, kinds = call.keys(columns)
         path = call.category_file(files.get(name))
-        table = call.emitter.table(Table(path, columns, kinds, beside=wanted))
-        casts = tuple(_cast_by_name(statistic, separator) for statistic in wanted)
+        table = call.emitter.table(Table(path, columns, kinds, beside=statistics))
+        casts = tuple(_cast_by_name(statistic, separator) for statistic in statistics)
         written = call.emit_several(
-            Join(table, tuple(zip(wanted, casts, strict=True)), columns),
+            Join(table, tuple(zip(statistics, casts, strict=True)), columns),
             keys,
             [
                 keys[0].cast(dtype) if dtype else replace(keys[0], kind=Kind.FLOAT, width=0)
@@ -65,7 +65,7 @@ def join(call: Call) -> Frame:
             ],
             columns,
         )
-        frame.update(zip(wanted, written, strict=True))
+        frame.update(zip(statistics, written, strict=True))
     return frame
 
 

@@ -57,13 +57,13 @@ def _by_one(column: Column, ascending: bool) -> Any:
 def group_rows(keys: list[Column], order: Any) -> Groups:
     """Rows with equal keys, in the given order; those with a missing key are left out."""
     code = np.zeros(len(order), np.int64)
-    kept = np.ones(len(order), bool)
+    has_keys = np.ones(len(order), bool)
     for key in keys:
         values = distinct(key.values[order])
-        kept &= ~missing_rows(key)[order]
+        has_keys &= ~missing_rows(key)[order]
         unique, rank = np.unique(values, return_inverse=True)
         code = np.unique(code * len(unique) + rank.reshape(-1), return_inverse=True)[1].reshape(-1)
-    order, code = order[kept], code[kept]
+    order, code = order[has_keys], code[has_keys]
     if not len(order):
         raise NoRowsLeft(
             "every row has a missing key, so that Groupby leaves none; NVTabular gives the "
@@ -201,8 +201,10 @@ def _median(values: Any, groups: Groups) -> Column:
     below = padded[np.clip(start + number // 2 - 1, 0, last)]
     median = np.where(number % 2 == 1, above, (below + above) / 2)
     has_signed = np.bincount(group, (in_order == 0) & np.signbit(in_order), len(number)) > 0
-    for one in np.flatnonzero((median == 0) & (number > 0) & has_signed):
-        median[one] = _zero_of(in_order[start[one] : start[one] + number[one]])
+    for group_number in np.flatnonzero((median == 0) & (number > 0) & has_signed):
+        median[group_number] = _zero_of(
+            in_order[start[group_number] : start[group_number] + number[group_number]]
+        )
     median = np.where(number > 0, median, np.nan)
     return Column(median if values.dtype.kind in INTEGERS else median.astype(values.dtype))
 

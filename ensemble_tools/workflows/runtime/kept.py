@@ -87,7 +87,7 @@ class KeptNode(Parameters):
     @property
     def applied_to(self) -> tuple[str, ...]:
         """The columns of the selection, one by one."""
-        groups = ((one,) if isinstance(one, str) else one for one in self.selection)
+        groups = ((names,) if isinstance(names, str) else names for names in self.selection)
         return tuple(chain.from_iterable(groups))
 
 

@@ -41,18 +41,18 @@ class Numbers:
         keys = self._keys
         values = values.astype(keys.dtype, copy=False)
         if not len(keys):
-            found, places = np.zeros(len(values), bool), np.zeros(len(values), np.intp)
+            is_known, places = np.zeros(len(values), bool), np.zeros(len(values), np.intp)
         elif self._first is not None:
-            found = (values >= keys[0]) & (values <= keys[-1])
-            places = np.where(found, values, keys[0]).astype(np.int64) - self._first
+            is_known = (values >= keys[0]) & (values <= keys[-1])
+            places = np.where(is_known, values, keys[0]).astype(np.int64) - self._first
         else:
             places = np.searchsorted(keys, values)
             np.minimum(places, len(keys) - 1, out=places)
-            found = keys[places] == values
+            is_known = keys[places] == values
         if self._nan >= 0:
             missing = np.isnan(values)
-            found, places = found | missing, np.where(missing, self._nan, places)
-        return found, places
+            is_known, places = is_known | missing, np.where(missing, self._nan, places)
+        return is_known, places
 
 
 class Texts:
@@ -86,20 +86,20 @@ class Texts:
         if values.dtype.itemsize > self._longest:  # a longer text than all here is not looked at
             fitting = np.char.str_len(values) <= self._longest
             values = values.astype(f"S{self._longest}")
-        asked = words_of(values)
-        hashes = self._hash_words(asked)
+        words = words_of(values)
+        hashes = self._hash_words(words)
         places = np.searchsorted(self._hashes, hashes)
         np.minimum(places, len(self._hashes) - 1, out=places)
-        found = self._hashes[places] == hashes
+        is_known = self._hashes[places] == hashes
         starts, lengths = self._starts[places], self._lengths[places]
-        found &= lengths <= asked.shape[1]  # a longer one is another text
+        is_known &= lengths <= words.shape[1]  # a longer one is another text
         if fitting is not None:
-            found &= fitting
-        for column in range(asked.shape[1]):
-            inside = found & (column < lengths)
+            is_known &= fitting
+        for column in range(words.shape[1]):
+            inside = is_known & (column < lengths)
             own = self._words[np.where(inside, starts + column, 0)]
-            found &= np.where(inside, own, 0) == asked[:, column]
-        return found, places
+            is_known &= np.where(inside, own, 0) == words[:, column]
+        return is_known, places
 
 
 def words_of(values: Any) -> Any:
@@ -143,14 +143,14 @@ class Lookup:
 
     def find(self, columns: list[Any]) -> tuple[Any, Any]:
         """(which rows are in the table, their places in what stands beside); both (n,)."""
-        found, places = self._keys[0].find(columns[0])
+        is_known, places = self._keys[0].find(columns[0])
         if len(self._keys) == 1:
-            return found, places
+            return is_known, places
         for keys, values in zip(self._keys[1:], columns[1:], strict=True):
             hit, own = keys.find(values)
-            found, places = found & hit, places * len(keys) + own
-        hit, places = Numbers(self._order).find(np.where(found, places, -1))
-        return found & hit, places
+            is_known, places = is_known & hit, places * len(keys) + own
+        hit, places = Numbers(self._order).find(np.where(is_known, places, -1))
+        return is_known & hit, places
 
     def beside(self, name: str, places: Any) -> Any:
         """The values that stand beside those rows of the table, shape (n,)."""

@@ -88,26 +88,26 @@ def run_function(
 
     It sees no frame around it. Where it makes a series of the same rows, no frame is made.
     """
-    given = {
+    series = {
         name: pd.Series(column, name=name, copy=True)
         for name, column in _given(node, columns).items()
     }
-    watched = _WatchedLists(node, columns, given)
-    rows = len(given[node.inputs[0]])
-    made: dict[str, Any] = {}
+    watched = _WatchedLists(node, columns, series)
+    rows = len(series[node.inputs[0]])
+    answers: dict[str, Any] = {}
     with ERRORS:
         try:
-            for name, column in given.items():
-                made[name] = function(column)
-            are_plain = all(_has_rows(column, rows) for column in made.values())
-            frame = made if are_plain else pd.DataFrame(made)
+            for name, column in series.items():
+                answers[name] = function(column)
+            are_plain = all(_has_rows(column, rows) for column in answers.values())
+            frame = answers if are_plain else pd.DataFrame(answers)
         except Exception as error:
             watched.check()
-            at_work = node.inputs[len(made) : len(made) + 1] or node.inputs
+            at_work = node.inputs[len(answers) : len(answers) + 1] or node.inputs
             raise OperatorFailed(node.operator, at_work, error, function) from error
     watched.check()
     if are_plain:
-        return [pd.Series(made[name], name=name, copy=True) for name in node.columns]
+        return [pd.Series(answers[name], name=name, copy=True) for name in node.columns]
     _check_answer(node, frame, rows)
     return [frame[name] for name in node.columns]
 
@@ -294,4 +294,4 @@ def _is_same(now: Any, before: Any) -> bool:
     if now.dtype != object:
         return bool(now.tobytes() == before.tobytes())
     pairs = zip(now, before, strict=True)
-    return all(one is other and isinstance(one, _UNCHANGEABLE) for one, other in pairs)
+    return all(value is other and isinstance(value, _UNCHANGEABLE) for value, other in pairs)

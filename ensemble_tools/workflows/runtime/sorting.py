@@ -57,9 +57,9 @@ def _sort(values: list[Any]) -> list[int]:
 def _partition(values: list[Any], order: list[int], low: int, high: int) -> int:
     """Smaller values before larger ones, around the median of three; its place."""
     middle = low + (high - low) // 2
-    for one, other in ((middle, low), (high, middle), (middle, low)):
-        if values[order[one]] < values[order[other]]:
-            order[one], order[other] = order[other], order[one]
+    for first, other in ((middle, low), (high, middle), (middle, low)):
+        if values[order[first]] < values[order[other]]:
+            order[first], order[other] = order[other], order[first]
     pivot = values[order[middle]]
     left, right = low, high - 1
     order[middle], order[right] = order[right], order[middle]

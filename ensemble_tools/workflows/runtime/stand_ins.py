@@ -244,11 +244,13 @@ class UDF(Operator):
 
     def transform(self, col_selector: Any, transformable: Any) -> Any:
         """Each column by the function, in a new frame."""
-        made = {}
+        columns = {}
         for col in col_selector.names:
-            given = transformable[col]
-            made[col] = self.f(given, transformable) if self._param_count == 2 else self.f(given)
-        return pd.DataFrame(made)
+            series = transformable[col]
+            columns[col] = (
+                self.f(series, transformable) if self._param_count == 2 else self.f(series)
+            )
+        return pd.DataFrame(columns)
 
     @property
     def dependencies(self) -> Any:
@@ -281,13 +283,13 @@ class Filter(Operator):
 
     def transform(self, col_selector: Any, df: Any) -> Any:
         """The rows that the function leaves, or has marked."""
-        found = self.f(df)
-        if isinstance(found, pd.DataFrame):
-            left = found
-        elif isinstance(found, pd.Series) and found.dtype == bool:
-            left = df[found]
+        answer = self.f(df)
+        if isinstance(answer, pd.DataFrame):
+            left = answer
+        elif isinstance(answer, pd.Series) and answer.dtype == bool:
+            left = df[answer]
         else:
-            raise ValueError(f"Invalid output from filter op: f{found.__class__}")
+            raise ValueError(f"Invalid output from filter op: f{answer.__class__}")
         left.reset_index(drop=True, inplace=True)
         return left
 
@@ -352,38 +354,38 @@ class Groupby(_Fitted):
         chosen = [name for name in col_selector.names if name not in self.groupby_cols]
         lists, aggregations = _aggregations(self.list_aggs, chosen), self._conventional(chosen)
         read = list({*self.groupby_cols, *lists, *aggregations})
-        made = df[read].groupby(self.groupby_cols).agg(aggregations).reset_index()
-        made.columns = [
+        groups = df[read].groupby(self.groupby_cols).agg(aggregations).reset_index()
+        groups.columns = [
             self.name_sep.join([part for part in name if part != ""])
-            for name in made.columns.to_flat_index()
+            for name in groups.columns.to_flat_index()
         ]
         for name, kinds in lists.items():
-            self._take_ends(made, name, kinds)
-        self._cast(made)
-        return made
+            self._take_ends(groups, name, kinds)
+        self._cast(groups)
+        return groups
 
     def _conventional(self, chosen: list[str]) -> dict[str, list[Any]]:
         return _aggregations(self.conv_aggs, chosen)
 
-    def _take_ends(self, made: Any, name: str, kinds: list[str]) -> None:
+    def _take_ends(self, groups: Any, name: str, kinds: list[str]) -> None:
         """First and last values are those of lists, which go again unless they are wanted."""
         lists = f"{name}{self.name_sep}list"
         for kind in kinds:
             if kind in ("first", "last"):
                 place = 0 if (kind == "first") == bool(self.ascending) else -1
-                made[f"{name}{self.name_sep}{kind}"] = made[lists].apply(
+                groups[f"{name}{self.name_sep}{kind}"] = groups[lists].apply(
                     lambda row, place=place: row[place]
                 )
         if "list" not in kinds:
-            made.drop(columns=[lists], inplace=True)
+            groups.drop(columns=[lists], inplace=True)
 
-    def _cast(self, made: Any) -> None:
+    def _cast(self, groups: Any) -> None:
         """By the names of columns, whose separator is taken for a regular expression."""
-        for name in made.columns:
+        for name in groups.columns:
             if re.search(f"{self.name_sep}(count|nunique)$", name):
-                made[name] = made[name].astype(np.int32)
+                groups[name] = groups[name].astype(np.int32)
             elif re.search(f"{self.name_sep}(mean|median|std|var|sum)$", name):
-                made[name] = made[name].astype(np.float32)
+                groups[name] = groups[name].astype(np.float32)
 
 
 def _aggregations(given: Mapping[str, list[Any]], chosen: list[str]) -> dict[str, list[Any]]:

@@ -199,8 +199,8 @@ def _columns(
     inside = [index_column] if isinstance(index_column, str) else []
     if keys is not None and inside and index_column in (*keys, *beside):
         raise TableUnusable(f"the category file {file} has {index_column!r} as its index")
-    wanted = [name for name in names if name not in inside] if keys is None else [*keys, *beside]
-    read = list(dict.fromkeys([*wanted, *(inside if index else [])]))
+    columns = [name for name in names if name not in inside] if keys is None else [*keys, *beside]
+    read = list(dict.fromkeys([*columns, *(inside if index else [])]))
     if absent := [name for name in read if name not in names]:
         raise TableUnusable(f"the category file {file} has no column {absent[0]!r}")
     # 3. What is wanted, and nothing else, is read.
@@ -209,7 +209,7 @@ def _columns(
     size = os.path.getsize(part)
     if data.nbytes > max(_READ_BYTES, size * _READ_RATIO):  # what describes it was untrue
         raise TableBroken(path, f"has {size} bytes that stand for {data.nbytes}")
-    arrays = {name: array_of(data.column(name), name, file) for name in wanted}
+    arrays = {name: array_of(data.column(name), name, file) for name in columns}
     if index:
         arrays[INDEX] = data.column(index_column).to_numpy() if inside else index_column
     return arrays

@@ -59,8 +59,8 @@ def _places(every: list[Any], values_wanted: list[Any], path: Path) -> Any:
         values, rank = np.unique(np.concatenate([first, second]), return_inverse=True)
         code = np.unique(code * len(values) + rank.reshape(-1), return_inverse=True)[1].reshape(-1)
     order = np.argsort(code[:size], kind="stable")
-    found = np.searchsorted(code[:size], code[size:], sorter=order)
-    place = order[np.minimum(found, size - 1)]
+    rows = np.searchsorted(code[:size], code[size:], sorter=order)
+    place = order[np.minimum(rows, size - 1)]
     if not size or (code[place] != code[size:]).any() or len(np.unique(code[:size])) != size:
         raise TableUnusable(f"the category file {path.name} does not fit the one of its folds")
     return place

@@ -41,8 +41,8 @@ def write_tables(
     files, lookups = files or CategoryFiles(), lookups or LookupFiles(directory)
     overall = [table.means.overall for table in tables if table.means and table.means.overall]
     files.check([*(table.path for table in tables if not table.given), *overall])
-    wanted = [table for table in tables if table.columns]
-    return [_write(table, str(number), files, lookups) for number, table in enumerate(wanted)]
+    read_tables = [table for table in tables if table.columns]
+    return [_write(table, str(number), files, lookups) for number, table in enumerate(read_tables)]
 
 
 def _write(table: Table, file: str, files: CategoryFiles, lookups: LookupFiles) -> dict[str, Plain]:

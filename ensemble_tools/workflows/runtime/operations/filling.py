@@ -62,16 +62,13 @@ class NoneMissing(Operation):
     name = "none_missing"
     column: str
 
-    def prepare(self, _: Sequence[Lookup]) -> Transform:
-        def check(column: Column) -> list[Column]:
-            if missing_rows(column).any():
-                raise RequestError(
-                    f"column {self.column!r}: a row has no list, since a key of the request is not "
-                    "in the table that JoinExternal takes it from"
-                )
-            return [Column(column.values, column.offsets)]
-
-        return check
+    def run(self, column: Column) -> list[Column]:
+        if missing_rows(column).any():
+            raise RequestError(
+                f"column {self.column!r}: a row has no list, since a key of the request is not in "
+                "the table that JoinExternal takes it from"
+            )
+        return [Column(column.values, column.offsets)]
 
 
 @dataclass(frozen=True)
@@ -81,16 +78,13 @@ class NoneLeft(Operation):
     name = "none_left"
     column: str
 
-    def prepare(self, _: Sequence[Lookup]) -> Transform:
-        def check(column: Column) -> list[Column]:
-            if missing_rows(column).any():
-                raise LeftToNVTabular(
-                    f"column {self.column!r}: an operator that is not compiled for missing texts "
-                    "is given some"
-                )
-            return [Column(column.values)]
-
-        return check
+    def run(self, column: Column) -> list[Column]:
+        if missing_rows(column).any():
+            raise LeftToNVTabular(
+                f"column {self.column!r}: an operator that is not compiled for missing texts is "
+                "given some"
+            )
+        return [Column(column.values)]
 
 
 @dataclass(frozen=True)
@@ -99,8 +93,8 @@ class IsMissing(Operation):
 
     name = "is_missing"
 
-    def prepare(self, _: Sequence[Lookup]) -> Transform:
-        return lambda column: [Column(missing_rows(column))]
+    def run(self, column: Column) -> list[Column]:
+        return [Column(missing_rows(column))]
 
 
 @dataclass(frozen=True)
@@ -110,18 +104,13 @@ class DropMissing(Operation):
     name = "drop_missing"
     watched: int
 
-    def prepare(self, _: Sequence[Lookup]) -> Transform:
-        watched = self.watched
-
-        def drop_missing(*columns: Column) -> list[Column]:
-            kept = np.ones(columns[0].rows, bool)
-            for column in columns[:watched]:
-                kept &= ~missing_rows(column)
-            if not kept.any():
-                raise NoRowsLeft(
-                    "every row has a missing value, so that Dropna leaves none; NVTabular gives "
-                    "the operators after it the request's own rows"
-                )
-            return [take_rows(column, kept) for column in columns]
-
-        return drop_missing
+    def run(self, *columns: Column) -> list[Column]:
+        whole = np.ones(columns[0].rows, bool)
+        for column in columns[: self.watched]:
+            whole &= ~missing_rows(column)
+        if not whole.any():
+            raise NoRowsLeft(
+                "every row has a missing value, so that Dropna leaves none; NVTabular gives the "
+                "operators after it the request's own rows"
+            )
+        return [take_rows(column, whole) for column in columns]

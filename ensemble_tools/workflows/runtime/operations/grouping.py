@@ -70,24 +70,19 @@ class DifferenceLag(Operation):
     name = "difference_lag"
     shift: int
 
-    def prepare(self, _: Sequence[Lookup]) -> Transform:
-        shift = self.shift
-
-        def take_differences(column: Column, *partition: Column) -> list[Column]:
-            rows = column.rows
-            here, there = _shifted(shift, rows)
-            inside = np.zeros(rows, bool)
-            inside[here] = True
-            for part in partition:
-                # A shifted column has missing values.
-                values = _with_room_for_nan(part.values) if shift else part.values
-                inside[here] &= values[here] == values[there]
-            values = _with_room_for_nan(column.values)
-            differences = np.full(rows, np.nan, values.dtype)
-            differences[here] = values[here] - values[there]
-            return [Column(np.where(inside, differences, np.nan).astype(np.float32))]
-
-        return take_differences
+    def run(self, column: Column, *partition: Column) -> list[Column]:
+        rows = column.rows
+        here, there = _shifted(self.shift, rows)
+        inside = np.zeros(rows, bool)
+        inside[here] = True
+        for part in partition:
+            # A shifted column has missing values.
+            values = _with_room_for_nan(part.values) if self.shift else part.values
+            inside[here] &= values[here] == values[there]
+        values = _with_room_for_nan(column.values)
+        differences = np.full(rows, np.nan, values.dtype)
+        differences[here] = values[here] - values[there]
+        return [Column(np.where(inside, differences, np.nan).astype(np.float32))]
 
 
 def _with_room_for_nan(values: Any) -> Any:

@@ -33,29 +33,29 @@ class Join(Operation):
         table = tables[self.table]
 
         def join(*columns: Column) -> list[Column]:
-            found, places = table.find([column.values for column in columns])
+            is_known, places = table.find([column.values for column in columns])
             for column in columns:
                 if column.missing is not None:
-                    found = found & ~column.missing
+                    is_known = is_known & ~column.missing
             return [
-                self._of_rows(name, dtype, table.column(name, places), found)
+                self._of_rows(name, dtype, table.column(name, places), is_known)
                 for name, dtype in self.wanted
             ]
 
         return join
 
-    def _of_rows(self, name: str, dtype: str | None, column: Column, found: Any) -> Column:
+    def _of_rows(self, name: str, dtype: str | None, column: Column, is_known: Any) -> Column:
         if column.offsets is not None:
-            return column if found.all() else _without_lists(column, ~found)
+            return column if is_known.all() else _without_lists(column, ~is_known)
         if column.values.dtype.kind == "S":
-            return column if found.all() else _without_texts(column, ~found)
-        return Column(self._statistic(name, dtype, column.values, found))
+            return column if is_known.all() else _without_texts(column, ~is_known)
+        return Column(self._statistic(name, dtype, column.values, is_known))
 
-    def _statistic(self, name: str, dtype: str | None, values: Any, found: Any) -> Any:
-        if not found.all():
+    def _statistic(self, name: str, dtype: str | None, values: Any, is_known: Any) -> Any:
+        if not is_known.all():
             if values.dtype.kind in INTEGERS:
                 values = values.astype(np.float64)
-            values = np.where(found, values, values.dtype.type(np.nan))
+            values = np.where(is_known, values, values.dtype.type(np.nan))
         if dtype is None:
             return values
         whole = np.dtype(dtype).kind in INTEGERS and values.dtype.kind == "f"

@@ -34,11 +34,11 @@ class ListSlice(Operation):
         def slice_lists(column: Column) -> list[Column]:
             lengths = np.diff(column.offsets)
             first, last = _within(self.start, lengths), _within(self.end, lengths)
-            kept = np.maximum(last - first, 0)
-            values = column.values[ranges(column.offsets[:-1] + first, kept)]
-            if self.length is None or not (kept < self.length).any():
-                return [Column(values, offsets_of(kept))]
-            return [_filled_up(values, kept, self.length, fill)]
+            lengths_left = np.maximum(last - first, 0)
+            values = column.values[ranges(column.offsets[:-1] + first, lengths_left)]
+            if self.length is None or not (lengths_left < self.length).any():
+                return [Column(values, offsets_of(lengths_left))]
+            return [_filled_up(values, lengths_left, self.length, fill)]
 
         return slice_lists
 

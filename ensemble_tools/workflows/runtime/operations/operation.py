@@ -19,6 +19,9 @@ class Operation(Parameters):
     same types, so that every bit comes out alike.
     """
 
+    #: Of an operation that has nothing to prepare.
+    run: Transform
+
     def prepare(self, tables: Sequence[Lookup]) -> Transform:
         """Done once, when the model is loaded. tables: all of the program's."""
-        raise NotImplementedError
+        return self.run

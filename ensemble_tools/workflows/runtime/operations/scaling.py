@@ -68,12 +68,9 @@ class Log1(Operation):
 
     name = "log1"
 
-    def prepare(self, _: Sequence[Lookup]) -> Transform:
-        def take_logarithm(column: Column) -> list[Column]:
-            values = column.values.astype(np.float32)
-            return [Column(np.log(values + 1), column.offsets)]
-
-        return take_logarithm
+    def run(self, column: Column) -> list[Column]:
+        values = column.values.astype(np.float32)
+        return [Column(np.log(values + 1), column.offsets)]
 
 
 @dataclass(frozen=True)
