@@ -383,6 +383,18 @@ def number_data_type(name: str) -> int:
     return int(pb.DataType.Value(name)) if known else int(name.removeprefix("data type "))
 
 
+def declare_input(spec: TensorSpec, name: str = "") -> pb.ModelInput:
+    """The tensor, under another name if there is one."""
+    data_type = number_data_type(spec.data_type)
+    return pb.ModelInput(name=name or spec.name, data_type=data_type, dims=spec.dims)
+
+
+def declare_output(spec: TensorSpec, name: str = "") -> pb.ModelOutput:
+    """The same as an output."""
+    data_type = number_data_type(spec.data_type)
+    return pb.ModelOutput(name=name or spec.name, data_type=data_type, dims=spec.dims)
+
+
 def _describe_error(error: text_format.ParseError) -> str:
     """The parser's message without the position that it puts in front."""
     reason = re.sub(r"^\d+:\d+ : ", "", str(error)[:_LONGEST_REASON])

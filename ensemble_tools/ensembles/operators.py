@@ -28,7 +28,8 @@ from ensemble_tools.archive.model_config import (
     TRITON_TYPES,
     ModelConfig,
     TensorSpec,
-    number_data_type,
+    declare_input,
+    declare_output,
 )
 from ensemble_tools.archive.source_model import GRAPH_FILE
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
@@ -105,17 +106,9 @@ def make_config(program: Program, specs: Iterable[TensorSpec]) -> ModelConfig:
     """The config of the step; specs: its inputs' tensors as they come, whole shapes."""
     specs_by_name = {spec.name: spec for spec in specs}
     message = pb.ModelConfig(backend="python")
-    message.input.extend(
-        pb.ModelInput(name=spec.name, data_type=number_data_type(spec.data_type), dims=spec.dims)
-        for spec in specs_by_name.values()
-    )
+    message.input.extend(map(declare_input, specs_by_name.values()))
     for column, source in program.writes.items():
-        message.output.extend(
-            pb.ModelOutput(
-                name=spec.name, data_type=number_data_type(spec.data_type), dims=spec.dims
-            )
-            for spec in _put_out(program, column, source, specs_by_name)
-        )
+        message.output.extend(map(declare_output, _put_out(program, column, source, specs_by_name)))
     return ModelConfig("", message)
 
 

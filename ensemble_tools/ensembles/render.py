@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import ModelConfig, TensorSpec, number_data_type
+from ensemble_tools.archive.model_config import (
+    ModelConfig,
+    declare_input,
+    declare_output,
+    number_data_type,
+)
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
 from ensemble_tools.ensembles.conversions import Conversion, Kind, Tensor
 from ensemble_tools.ensembles.naming import name_tensors
@@ -182,8 +187,8 @@ class _Renderer:
     def render_waits(self) -> dict[str, pb.ModelInput]:
         """Children that wait -> the input that is added to their configs."""
         return {
-            self.parts.calls[key].model_name: _make_input(
-                self._choose_after(key), self.reads.specs[tensor]
+            self.parts.calls[key].model_name: declare_input(
+                self.reads.specs[tensor], self._choose_after(key)
             )
             for key, tensor in self.ordering.waits.items()
             if key in self.parts.calls and key not in self.made
@@ -251,7 +256,7 @@ class _Renderer:
         config.output.extend(own.message.output)
         if key in self.ordering.waits:
             spec = self.reads.specs[self.ordering.waits[key]]
-            config.input.append(_make_input(self._choose_after(key), spec))
+            config.input.append(declare_input(spec, self._choose_after(key)))
         reads = {
             column: [each for each in own.inputs if each in (column, *list_ragged_tensors(column))]
             for column in program.reads
@@ -272,9 +277,9 @@ class _Renderer:
         outputs = [*self.parts.find_config(key).outputs]
         specs = self.reads.specs
         config = _make_python_config(self.parts.executor)
-        config.input.extend(_make_input(spec.name, spec) for spec in plan.specs)
+        config.input.extend(map(declare_input, plan.specs))
         config.output.extend(
-            _make_output(output, specs[Tensor(FromCall(key), output)]) for output in outputs
+            declare_output(specs[Tensor(FromCall(key), output)], output) for output in outputs
         )
         columns = [] if plan.merlin else [spec.name for spec in plan.specs]
         source = render_forest(self.triton_name(call.model_name), columns, outputs)
@@ -330,10 +335,10 @@ class _Renderer:
         return declared
 
     def _make_input(self, tensor: Tensor) -> pb.ModelInput:
-        return _make_input(self.names[tensor], self.reads.specs[tensor])
+        return declare_input(self.reads.specs[tensor], self.names[tensor])
 
     def _make_output(self, tensor: Tensor) -> pb.ModelOutput:
-        return _make_output(self.names[tensor], self.reads.specs[tensor])
+        return declare_output(self.reads.specs[tensor], self.names[tensor])
 
 
 def _make_python_config(executor: ModelConfig) -> pb.ModelConfig:
@@ -350,15 +355,3 @@ def _put_on_gpu(config: pb.ModelConfig, executor: ModelConfig) -> None:
         if group.kind == pb.ModelInstanceGroup.KIND_GPU:
             own.kind = group.kind
             own.gpus.extend(gpu for gpu in group.gpus if gpu not in own.gpus)
-
-
-def _make_input(name: str, spec: TensorSpec) -> pb.ModelInput:
-    return pb.ModelInput(
-        name=name, data_type=number_data_type(spec.data_type), dims=list(spec.dims)
-    )
-
-
-def _make_output(name: str, spec: TensorSpec) -> pb.ModelOutput:
-    return pb.ModelOutput(
-        name=name, data_type=number_data_type(spec.data_type), dims=list(spec.dims)
-    )

@@ -16,10 +16,12 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools.archive.completion import SAVED_MODEL
 from ensemble_tools.archive.config_files import check_names
 from ensemble_tools.archive.model_config import (
+    FILE_BACKENDS,
     ModelConfig,
     guess_backend,
     is_platform,
 )
+from ensemble_tools.archive.model_file import FOREST_FILES
 from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
 from ensemble_tools.archive.workflow_files import METADATA, WorkflowFiles
 from ensemble_tools.errors import (
@@ -38,13 +40,12 @@ from ensemble_tools.setting_names import AUTO_COMPLETE
 #: Backend -> what it loads from a version directory (26.05), unless default_model_filename is set.
 #: A backend that is not here judges by itself what lies in its model: vllm, tensorrtllm, others.
 _PAYLOADS = {
-    "python": ("model.py",),
-    "onnxruntime": ("model.onnx", "model.onnx/"),
-    "tensorrt": ("model.plan",),
-    "tensorflow": ("model.savedmodel/", "model.graphdef"),
-    "openvino": ("model.xml",),
+    **{
+        backend: tuple(name for name, of in FILE_BACKENDS.items() if of == backend)
+        for backend in ("python", "onnxruntime", "tensorrt", "tensorflow", "openvino")
+    },
     "dali": ("model.dali", "dali.py"),
-    "fil": ("xgboost.model", "xgboost.json", "xgboost.ubj", "model.txt", "checkpoint.tl"),
+    "fil": tuple(FOREST_FILES.values()),
 }
 #: The platforms of pytorch; one that is not here is for the image's backend to judge.
 _PYTORCH = {
