@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from google.protobuf import text_encoding, text_format
 from tritonclient.grpc import model_config_pb2 as pb
@@ -190,10 +191,10 @@ class ModelConfig:
         """
         beside = f"{MODEL_DIRECTORY}/{self.environment_beside}" if environment else None
         edits = []
-        for path, start, end, value in _find_scalar_fields(self.text):
+        for path, start, end, value in _find_values(self.text):
             if path == ("name",):
                 edits.append((start, end, name))
-            elif path == _STEP_MODEL_NAME:
+            elif path == (*_STEP, "model_name"):
                 edits.append((start, end, steps[value]))
             elif path == _GROUP_NAME:
                 edits.append((start, end, ""))
@@ -213,7 +214,7 @@ _MOST_QUEUED = {
 }
 _OPENING, _CLOSING = ("{", "<"), ("}", ">")
 _GROUP_NAME = ("instance_group", "name")
-_STEP_MODEL_NAME = ("ensemble_scheduling", "step", "model_name")
+_STEP = ("ensemble_scheduling", "step")
 
 
 def parse_model_config(text: str, path: Path) -> ModelConfig:
@@ -243,11 +244,12 @@ def _of_latest(config: ModelConfig) -> ModelConfig:
     """
     steps = config.message.ensemble_scheduling.step
     text = config.text
-    spans = [*_step_spans(text)] if any(step.model_version == 0 for step in steps) else []
-    for step, (start, end) in [*zip(steps, spans, strict=False)][::-1]:
+    places = [*_find_versions(text)] if any(step.model_version == 0 for step in steps) else []
+    for step, (start, end) in [*zip(steps, places, strict=False)][::-1]:
         if step.model_version == 0:
             step.model_version = -1
-            text = f"{text[:start]}{_replace_latest(text[start:end])}{text[end:]}"
+            version = "-1" if start < end else " model_version: -1 "
+            text = f"{text[:start]}{version}{text[end:]}"
     return ModelConfig(text, config.message)
 
 
@@ -326,21 +328,9 @@ def find_queue_bound(message: pb.ModelConfig) -> int:
 
 def drop_queue_bound(text: str) -> str:
     """The text of a config whose queues take any number of requests."""
-    path: list[str] = []
-    field, last, edits = "", "", []
-    for kind, token, start, end in _tokenize(text):
-        if kind == "word" and last == ":":
-            if (*path, field) in _MOST_QUEUED:
-                edits.append((start, end))
-        elif kind == "word":
-            field = token
-        elif token in _OPENING:
-            path.append(field)
-        elif token in _CLOSING:
-            field = path.pop()
-        last = token
-    for start, end in reversed(edits):
-        text = f"{text[:start]}0{text[end:]}"
+    bounds = [value for value in _find_values(text) if value.path in _MOST_QUEUED]
+    for value in reversed(bounds):
+        text = f"{text[: value.start]}0{text[value.end :]}"
     return text
 
 
@@ -462,8 +452,6 @@ _TOKEN = re.compile(
 #: What protobuf's C++ parser, which is tritonserver's, takes in strings and comments alone.
 _FOREIGN = re.compile(r"[^ -~\t\n\r\v\f]")
 
-_ScalarField = tuple[tuple[str, ...], int, int, str]
-
 
 def _tokenize(text: str) -> Iterator[tuple[str, str, int, int]]:
     for match in _TOKEN.finditer(text):
@@ -499,49 +487,57 @@ def _add_colons(text: str) -> str:
     return ": ".join(parts)
 
 
-def _find_scalar_fields(text: str) -> Iterator[_ScalarField]:
-    """Every string-valued field of a text that the parser took: path, start and end, value.
+class _Value(NamedTuple):
+    """A value in a text, and where it lies; a message with its brackets, and without words."""
+
+    path: tuple[str, ...]
+    start: int
+    end: int
+    words: str = ""
+
+
+def _find_values(text: str) -> Iterator[_Value]:
+    """Every value of a text that the parser took, but numbers in lists; messages as they end.
 
     Adjacent string literals are one value, as protobuf joins them.
     """
     path: list[str] = []
-    field = ""
+    opened: list[int] = []
+    field = last = ""
     literals: list[tuple[str, int, int]] = []
-
-    def flush() -> Iterator[_ScalarField]:
-        if literals:
-            value = "".join(_unescape(literal) for literal, *_ in literals)
-            yield (*path, field), literals[0][1], literals[-1][2], value
-            literals.clear()
-
-    for kind, token, start, end in _tokenize(text):
+    for kind, token, start, end in [*_tokenize(text), ("mark", "", 0, 0)]:
         if kind == "string":
             literals.append((token, start, end))
+            last = token
             continue
-        yield from flush()
-        if kind == "word":
+        if literals:
+            words = "".join(_unescape(literal) for literal, *_ in literals)
+            yield _Value((*path, field), literals[0][1], literals[-1][2], words)
+            literals.clear()
+        if kind == "word" and last == ":":
+            yield _Value((*path, field), start, end, token)
+        elif kind == "word":
             field = token
-        elif token in "{<":
+        elif token in _OPENING:
             path.append(field)
-        elif token in "}>":
+            opened.append(start)
+        elif token in _CLOSING:
             field = path.pop()
-    yield from flush()
+            yield _Value((*path, field), opened.pop(), end)
+        last = token
 
 
-def _step_spans(text: str) -> Iterator[tuple[int, int]]:
-    """From where to where each step of an ensemble goes, its brackets included."""
-    path: list[tuple[str, int]] = []
-    field = ""
-    for kind, token, start, end in _tokenize(text):
-        if kind == "word":
-            field = token
-        elif token in "{<":
-            path.append((field, start))
-        elif token in "}>":
-            inside = tuple(name for name, _ in path)
-            field, opened = path.pop()
-            if inside == _STEP_MODEL_NAME[:-1]:
-                yield opened, end
+def _find_versions(text: str) -> Iterator[tuple[int, int]]:
+    """From where to where each step's version goes; where it has none, the place behind its
+    bracket."""
+    version: _Value | None = None
+    for value in _find_values(text):
+        if value.path == (*_STEP, "model_version"):
+            version = value
+        elif value.path == _STEP:
+            inside = value.start + 1
+            yield (inside, inside) if version is None else (version.start, version.end)
+            version = None
 
 
 def _find_spans(text: str, name: str) -> Iterator[tuple[int, int]]:
@@ -563,15 +559,6 @@ def _find_spans(text: str, name: str) -> Iterator[tuple[int, int]]:
             closed = end if depth == 0 and begun >= 0 else -1
     if closed >= 0:
         yield begun, closed
-
-
-def _replace_latest(step: str) -> str:
-    """The text of a step whose version is 0, said or not, with -1 in its place."""
-    tokens = [(token, start, end) for kind, token, start, end in _tokenize(step) if kind == "word"]
-    for (name, _, _), (_, start, end) in pairwise(tokens):
-        if name == "model_version":
-            return f"{step[:start]}-1{step[end:]}"
-    return f"{step[0]} model_version: -1 {step[1:]}"
 
 
 def _is_same_path(value: str, other: str) -> bool:
