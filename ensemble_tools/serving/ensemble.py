@@ -22,7 +22,7 @@ from ensemble_tools.serving.selection import (
     find_child,
     gather_steps,
 )
-from ensemble_tools.serving.servability import Servability
+from ensemble_tools.serving.servability import Rules, check_servable
 from ensemble_tools.serving.serving_plan import Form, PublishedModel
 from ensemble_tools.setting_names import EXECUTOR_REMEDY, REWRITE
 
@@ -31,7 +31,7 @@ def select_as_ensemble(
     repository: ModelRepository,
     graph: ExecutorGraph,
     namespace: Namespace,
-    servability: Servability,
+    rules: Rules,
 ) -> Selection:
     """The children, and what is generated around them.
 
@@ -52,7 +52,7 @@ def select_as_ensemble(
     calls = [call for call in wiring.calls if call.program is None]
     called = [find_child(repository, call.model_name) for call in calls]
     steps = gather_steps(called, repository.models, repository.calls)
-    servability.check(steps)
+    check_servable(steps, rules)
     _check_all_known(wiring, graph, repository, steps)
     form = form_ensemble(
         wiring,

@@ -26,7 +26,7 @@ from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.overlay import describe_doubts, describe_models
 from ensemble_tools.serving.queues import describe_queue, open_queues
 from ensemble_tools.serving.selection import Selection, select_as_delivered, select_as_executor
-from ensemble_tools.serving.servability import Rules, Servability, check_nvtabulars
+from ensemble_tools.serving.servability import Rules, check_nvtabulars, check_servable
 from ensemble_tools.serving.serving_plan import (
     Compiled,
     Form,
@@ -129,19 +129,19 @@ def _select(
 ) -> Selection:
     """The first form that gives the archive's own numbers; its models can answer."""
     entry, rewrite = repository.entry, choices.rewrite
-    servability = Servability(Rules(choices.strict, under_executor=graph is not None))
+    rules = Rules(choices.strict, under_executor=graph is not None)
     if graph is None:
         selection = select_as_delivered(repository)
     else:
-        servability.check([entry])
+        check_servable([entry], rules)
         reason = f"{REWRITE}=executor asks for it"
         if rewrite is not Rewrite.EXECUTOR:
             try:
-                return select_as_ensemble(repository, graph, namespace, servability)
+                return select_as_ensemble(repository, graph, namespace, rules)
             except GraphNotExpressible as error:
                 if rewrite is Rewrite.ENSEMBLE:
                     raise
                 reason = error.finding
         selection = select_as_executor(repository, graph, reason)
-    servability.check(selection.models)
+    check_servable(selection.models, rules)
     return selection

@@ -94,24 +94,16 @@ class Rules:
         return self.strict or self.under_executor
 
 
-class Servability:
-    """Whether models can answer. Each is asked once, however many forms are tried."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules, self._servable = rules, set[str]()
-
-    def check(self, models: Iterable[SourceModel]) -> None:
-        """Raise ConfigIncomplete, PayloadMissing, PayloadBroken or EnsembleInvalid for one that
-        cannot answer, NamesOutside for one that names what is not its own.
-        """
-        for model in models:
-            if model.name not in self._servable:
-                _check_servable(model, self._rules)
-                check_ensemble(model)
-                self._servable.add(model.name)
+def check_servable(models: Iterable[SourceModel], rules: Rules) -> None:
+    """Raise ConfigIncomplete, PayloadMissing, PayloadBroken or EnsembleInvalid for a model that
+    cannot answer, NamesOutside for one that names what is not its own.
+    """
+    for model in models:
+        _check_model(model, rules)
+        check_ensemble(model)
 
 
-def _check_servable(model: SourceModel, rules: Rules) -> None:
+def _check_model(model: SourceModel, rules: Rules) -> None:
     if model.config is not None:
         check_names(model.config_path, model.config)
         for field, found, expected in _find_mistakes(model.config):
