@@ -82,24 +82,24 @@ def _shorten(reason: str) -> str:
 def _compile_source(source: SourceModel) -> tuple[Program, str]:
     assert source.workflow is not None
     if source.workflow.unusable:
-        raise NotCompiled("", (), source.workflow.unusable)
+        raise NotCompiled(source.workflow.unusable)
     config, version, file = source.config, source.served_version, source.python_file
     if config is None or version is None or file is None:
-        raise NotCompiled("", (), "the model is not one of the python backend with a config.pbtxt")
+        raise NotCompiled("the model is not one of the python backend with a config.pbtxt")
     place = f"{version}/{file}"
     for path, problem in source.workflow.broken:
-        raise NotCompiled("", (), f"{path.name}: {problem}")
+        raise NotCompiled(f"{path.name}: {problem}")
     missing = source.workflow.missing
     _check_release(f"{missing[0].name} is not there" if missing else "")
     _check_release(refuse_label(source.workflow.nvtabular))
     if source.workflow.pickled:
         _check_release(source.workflow.content.unlike)
     if not source.workflow.merlins_step:
-        raise NotCompiled("", (), f"{place} is not the one that merlin-systems exports")
+        raise NotCompiled(f"{place} is not the one that merlin-systems exports")
     if config.message.max_batch_size:
-        raise NotCompiled("", (), "its max_batch_size is not 0")
+        raise NotCompiled("its max_batch_size is not 0")
     if len(source.versions) != 1:
-        raise NotCompiled("", (), "it has several versions")
+        raise NotCompiled("it has several versions")
     directory = source.directory / str(version) / WORKFLOW
     graph = read_graph_file(find_workflow_file(directory))
     program = compile_workflow(graph, config.inputs, directory)
@@ -113,10 +113,8 @@ def _check_release(why: str) -> None:
     """Raise NotCompiled with the reason why another NVTabular may have written it; none: empty."""
     if why:
         raise NotCompiled(
-            "",
-            (),
             f"it is not known to be written by NVTabular {RELEASE}, which is compiled: {why}; "
-            f"export it again with Merlin {RELEASE}",
+            f"export it again with Merlin {RELEASE}"
         )
 
 
@@ -126,7 +124,7 @@ def _check_outputs(config: ModelConfig, program: Program) -> None:
     tensors = [tensor for output in program.outputs for tensor in output.tensors]
     absent = [name for name in tensors if name not in config.outputs]
     if absent:
-        raise NotCompiled("", (), f"config.pbtxt declares no output {quoted(absent[0])}")
+        raise NotCompiled(f"config.pbtxt declares no output {quoted(absent[0])}")
     for parameter in ("cats", "conts"):
         text = (
             config.message.parameters[parameter].string_value
@@ -136,6 +134,6 @@ def _check_outputs(config: ModelConfig, program: Program) -> None:
         try:
             expected = json.loads(text or "[]")
         except ValueError as error:
-            raise NotCompiled("", (), f"its parameter {parameter} is no JSON") from error
+            raise NotCompiled(f"its parameter {parameter} is no JSON") from error
         if not isinstance(expected, list) or any(name not in names for name in expected):
-            raise NotCompiled("", (), f"its parameter {parameter} names other columns")
+            raise NotCompiled(f"its parameter {parameter} names other columns")

@@ -98,7 +98,7 @@ def compile_workflow(
                 raise
         return _Compiler(graph, inputs, directory, Emitter(may_leave_out=False)).run()
     except Unknown as error:
-        raise NotCompiled("", (), str(error)) from error
+        raise NotCompiled(str(error)) from error
 
 
 class _Compiler:
@@ -196,7 +196,7 @@ class _Compiler:
             for column in node.columns_in
         }
         if not columns:
-            raise NotCompiled("", (), "it reads no columns")
+            raise NotCompiled("it reads no columns")
         frame: Frame = {}
         inputs: list[InputColumn] = []
         for name, column in columns.items():
@@ -204,9 +204,9 @@ class _Compiler:
             _check_name(name)
             values, *offsets = [self._tensor(name, tensor) for tensor in tensors]
             if values.data_type not in _KINDS:
-                raise NotCompiled("", [name], f"a column of {values.data_type} is not known")
+                raise NotCompiled(f"a column of {values.data_type} is not known", columns=[name])
             if offsets and offsets[0].data_type not in ("TYPE_INT32", "TYPE_INT64"):
-                raise NotCompiled("", [name], "its offsets are no whole numbers")
+                raise NotCompiled("its offsets are no whole numbers", columns=[name])
             kind, width = _KINDS[values.data_type]
             frame[name] = ColumnType(
                 self._emitter.new_register(), kind, width, is_list=bool(offsets)
@@ -216,26 +216,25 @@ class _Compiler:
 
     def _tensor(self, column: str, tensor: str) -> TensorSpec:
         if tensor not in self._declared:
-            raise NotCompiled("", [column], f"the model declares no input {quoted(tensor)}")
+            raise NotCompiled(f"the model declares no input {quoted(tensor)}", columns=[column])
         declared = self._declared[tensor]
         if len(declared.dims) > 2:
-            raise NotCompiled("", [column], "it has more than two dimensions")
+            raise NotCompiled("it has more than two dimensions", columns=[column])
         return declared
 
     def _answer(self, column: Column, frame: Frame) -> OutputColumn:
         """merlin-systems' match_representations."""
         _check_name(column.name)
         if column.name not in frame:
-            raise NotCompiled("", [column.name], "the workflow does not put it out")
+            raise NotCompiled("the workflow does not put it out", columns=[column.name])
         column_type = frame[column.name]
         if column_type.absent:
-            raise NotCompiled("", [column.name], column_type.absent)
+            raise NotCompiled(column_type.absent, columns=[column.name])
         is_list = column.is_ragged or len(column.dims or ()) > 1
         if column_type.is_list != is_list:
             raise NotCompiled(
-                "",
-                [column.name],
                 f"its schema says {'lists' if is_list else 'one value a row'}, and it is otherwise",
+                columns=[column.name],
             )
         if column_type.kind in _NOT_ANSWERED or column_type.any_rows:
             column_type = self._take_answer(column, column_type)
@@ -244,7 +243,7 @@ class _Compiler:
         dtype = _answered_type(column, column_type)
         shape = (column.dims or ())[1:]
         if is_list and not column.is_ragged and None in shape:
-            raise NotCompiled("", [column.name], "the length of its lists is not known")
+            raise NotCompiled("the length of its lists is not known", columns=[column.name])
         return OutputColumn(
             column.name, _tensors(column), column_type.register, column.is_ragged, dtype, shape
         )
@@ -253,7 +252,7 @@ class _Compiler:
         """Lists that a kept operator made; how they are answered does not depend on their kind."""
         kind = _schema_kind(column)
         if kind in _NOT_ANSWERED or not column_type.is_list:
-            raise NotCompiled("", [column.name], f"it is answered as {column.dtype}")
+            raise NotCompiled(f"it is answered as {column.dtype}", columns=[column.name])
         operation = TakeArray(column.name, kind.value, ANSWERED_LISTS)
         register = self._emitter.convert(operation, column_type.handed_over)
         return replace(column_type, register=register, kind=kind)
@@ -265,7 +264,7 @@ class _Compiler:
         and texts are answered as single values.
         """
         if not column.is_ragged and column_type.kind is not Kind.INT:
-            raise NotCompiled("", [column.name], "its lists are of one length, or missing")
+            raise NotCompiled("its lists are of one length, or missing", columns=[column.name])
         register = self._emitter.convert(NoneMissing(column.name), column_type.register)
         return replace(column_type, register=register, with_gaps=False)
 
@@ -293,7 +292,7 @@ class _Compiler:
                 reason = (
                     error
                     if isinstance(error, NotCompiled)
-                    else NotCompiled(_label(node), node.selection, str(error))
+                    else NotCompiled(str(error), _label(node), node.selection)
                 )
                 # 2. What its rule emitted before it gave up is taken back.
                 del self._emitter.steps[steps:], self._emitter.tables[tables:]
@@ -316,7 +315,7 @@ class _Compiler:
     def _count_columns(self, columns: int) -> None:
         self._columns_allowed -= 1 + columns
         if self._columns_allowed < 0:
-            raise NotCompiled("", (), f"it has more than {MAX_COLUMNS} operators and columns")
+            raise NotCompiled(f"it has more than {MAX_COLUMNS} operators and columns")
 
     def _keep(self, node: Node, merged: Frame, reason: NotCompiled) -> Frame:
         """The node's operator runs on a frame of pandas.
@@ -437,9 +436,7 @@ class _Compiler:
             merged = {**before, **again, **frame}
         row_sets = {column.rows for frame in upstream for column in frame.values()}
         if len(row_sets) > 1:
-            raise NotCompiled(
-                node.operator.label, (), "it joins columns whose rows are not the same"
-            )
+            raise NotCompiled("it joins columns whose rows are not the same", node.operator.label)
         return merged
 
     def _transform(self, node: Node, frame: Frame) -> Frame:
@@ -448,10 +445,10 @@ class _Compiler:
             return self._run_subgraph(node, frame)
         rule = _rule(node)
         if rule.compile is None:
-            raise NotCompiled(_label(node), node.selection, rule.why_not)
+            raise NotCompiled(rule.why_not, _label(node), node.selection)
         absent = [name for name in node.selection if name not in frame]
         if absent:
-            raise NotCompiled(operator.label, absent, "the column is not there")
+            raise NotCompiled("the column is not there", operator.label, absent)
         put_out = self._compile(node, rule, frame)
         if not operator.class_name.startswith("merlin.dag.ops.") and node.selection:
             self._operators[operator.label] += 1
@@ -494,7 +491,7 @@ class _Compiler:
     def _run_subgraph(self, node: Node, frame: Frame) -> Frame:
         inner = node.operator.subgraph
         if inner is None or node.operator.loops:
-            raise NotCompiled(node.operator.label, node.selection, "it is repeated")
+            raise NotCompiled("it is repeated", node.operator.label, node.selection)
         # Its frame is made once, whatever its operators do to lists in it.
         shared = {name: column.shared_in_subgraph() for name, column in frame.items()}
         put_out = self._execute(inner, shared, self._path)
@@ -578,7 +575,7 @@ def _label(node: Node) -> str:
 
 def _column(node: Node, frame: Frame, name: str) -> ColumnType:
     if name not in frame:
-        raise NotCompiled(node.operator.label, [name], "the column comes from nowhere")
+        raise NotCompiled("the column comes from nowhere", node.operator.label, [name])
     return frame[name]
 
 
@@ -589,7 +586,9 @@ def _tensors(column: Column) -> tuple[str, ...]:
 def _check_name(column: str) -> None:
     """Raise NotCompiled for a name in a request or an answer that NVTabular takes apart."""
     if is_part_of_list(column):
-        raise NotCompiled("", [column], "merlin-core reads such a name as a part of a list column")
+        raise NotCompiled(
+            "merlin-core reads such a name as a part of a list column", columns=[column]
+        )
 
 
 def _schema_type(column: Column, lists: bool) -> ColumnType:
@@ -609,11 +608,10 @@ def _answered_type(column: Column, column_type: ColumnType) -> str:
     if column.dtype in _TEXTS or column_type.kind is Kind.TEXT:
         if column.dtype not in _TEXTS or column_type.kind is not Kind.TEXT:
             raise NotCompiled(
-                "",
-                [column.name],
                 f"its schema says {column.dtype}, and it is {column_type.kind.value}",
+                columns=[column.name],
             )
         return ""
     if column.dtype not in _NUMBERS:
-        raise NotCompiled("", [column.name], f"it is answered as {column.dtype}")
+        raise NotCompiled(f"it is answered as {column.dtype}", columns=[column.name])
     return column.dtype

@@ -8,9 +8,9 @@ from ensemble_tools.errors import NAMED_COLUMNS, quoted, shortened
 
 
 class NotCompiled(Exception):
-    """operator: the operator's name, empty for the workflow as a whole. why: one clause."""
+    """why: one clause. operator: the operator's name, empty for the workflow as a whole."""
 
-    def __init__(self, operator: str, columns: Iterable[str], why: str) -> None:
+    def __init__(self, why: str, operator: str = "", columns: Iterable[str] = ()) -> None:
         self.operator, self.columns, self.why = operator, tuple(columns), why
         named = ", ".join(quoted(column) for column in self.columns[:NAMED_COLUMNS])
         applied = f"{shortened(operator)} of {named}" if operator else named

@@ -200,7 +200,7 @@ class Call:
 
     def refuse(self, columns: Iterable[str], why: str) -> NotCompiled:
         """The error that says why it is not compiled."""
-        return NotCompiled(self.node.operator.label, columns, why)
+        return NotCompiled(why, self.node.operator.label, columns)
 
     def check_names(self, columns: Iterable[str], own: Collection[str]) -> None:
         """Refuse columns with the names of those that NVTabular adds to its frames for a while.
