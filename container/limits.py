@@ -1,4 +1,4 @@
-"""PURE but for the number of descriptors. The settings as serve/ is bounded by them.
+"""The settings as serve/ is bounded by them. No I/O, but for the number of descriptors.
 
 serve/ does not know the environment: each number comes with the name that its messages say.
 """

@@ -1,4 +1,4 @@
-"""PURE but for a look at the backends' folders. What one line at the start says of this container.
+"""What one line at the start says of this container. No I/O, but for a look at backends' folders.
 
 Whoever reads a log first wants to know what was started: in which mode, for which models, with
 which Python and backends, and which settings are not the defaults.

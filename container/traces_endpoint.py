@@ -1,4 +1,4 @@
-"""PURE. Whether traces are wanted, and where they go: OpenTelemetry's own variables say it."""
+"""Whether traces are wanted, and where they go: OpenTelemetry's own variables say it. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Writes an image's contents as CycloneDX 1.6, JSON.
+"""Writes an image's contents as CycloneDX 1.6, JSON. No I/O.
 
 A component for each package and version, with the environments that it lies in (occurrences), and
 one for the base image, whose own contents are its maker's to tell. The same contents, at the same

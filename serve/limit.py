@@ -1,4 +1,4 @@
-"""PURE. Numbers that know the setting they come from, for the sentences of those who refuse.
+"""Numbers that know the setting they come from, for the sentences of those who refuse. No I/O.
 
 They are an int and a float, so that whoever compares with them need not know. Who hands them in
 names the setting; a plain number has none, and then no sentence names one.

@@ -1,4 +1,4 @@
-"""PURE. What is sent and what comes back: requests, answers and refusals, in and out of bytes.
+"""What is sent and what comes back: requests, answers and refusals, in and out of bytes. No I/O.
 
 The binary form of the v2 protocol: a JSON head, then the tensors' bytes one after the other.
 """

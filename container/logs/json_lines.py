@@ -1,4 +1,4 @@
-"""PURE. A record as one JSON object on a line, and so a line of tritonserver's or a model's.
+"""A record as one JSON object on a line, and so a line of tritonserver's or a model's. No I/O.
 
     {"time":"2024-05-01T12:00:00.123Z","level":"INFO","source":"container",
      "logger":"serve.models.lifecycle","message":"model loaded","model_name":"a","seconds":1.9}

@@ -1,4 +1,4 @@
-"""PURE. A record as one line of text: time, level, sentence, fields.
+"""A record as one line of text: time, level, sentence, fields. No I/O.
 
     2024-05-01T12:00:00.123Z INFO model loaded model_name=a took_s=1.9
 

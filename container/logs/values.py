@@ -1,4 +1,4 @@
-"""PURE but for what is bound. What a record says, in bounds, whatever its values are.
+"""What a record says, in bounds, whatever its values are. No I/O.
 
 Never the environment, payloads or credentials.
 """

@@ -1,4 +1,4 @@
-"""PURE. Whether models are given the image's CUDA compatibility libraries.
+"""Whether models are given the image's CUDA compatibility libraries. No I/O.
 
 libcuda is a part of the driver, and comes from the host. An image whose CUDA is newer than the
 host's driver brings a libcuda of its own for it (the package cuda-compat), which must be found

@@ -1,4 +1,4 @@
-"""PURE. Additional arguments for tritonserver, held against how this container runs it.
+"""Additional arguments for tritonserver, held against how this container runs it. No I/O.
 
 tritonserver takes the last one of two: an additional argument replaces the container's own. Some
 would keep it from starting (`--load-model`), some from being reached (`--http-port`), some would

@@ -1,4 +1,4 @@
-"""PURE. What was counted since the last publication: CloudWatch sums what it is sent."""
+"""What was counted since the last publication: CloudWatch sums what it is sent. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Series as events in CloudWatch's Embedded Metric Format.
+"""Series as events in CloudWatch's Embedded Metric Format. No I/O.
 
 Their labels are the dimensions; an empty label is no dimension, as an empty one is refused. The
 limits are the format's own. A histogram goes as values and counts (decision 32).

@@ -1,4 +1,4 @@
-"""PURE. Events that wait to be sent, bounded in number and bytes, as calls of PutLogEvents."""
+"""Events that wait to be sent, bounded in number and bytes, as calls of PutLogEvents. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. One form for all numbers that are published, whoever counts them."""
+"""One form for all numbers that are published, whoever counts them. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. What a line of tritonserver's output is: its level, whose it is, and what it says.
+"""What a line of tritonserver's output is: its level, whose it is, and what it says. No I/O.
 
     W1123 05:22:23.712047 28664 model.py:38] "logger \\"quoted\\" words\\nsecond"      (2.51)
     W1123 05:22:23.481513 28927 model.py:38] logger "quoted" words                    (2.36)

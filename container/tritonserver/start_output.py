@@ -1,4 +1,4 @@
-"""PURE. What tritonserver says of arguments that it refuses, without the list of all that it takes.
+"""What tritonserver says of arguments that it refuses, without the list of all that it takes.
 
 error: creating server: Invalid argument - unable to find 'libtritoncache_x.so' for cache.
 
@@ -8,6 +8,8 @@ Usage: tritonserver [options]
 <400 lines more, headings at the margin>
 Bad option: "--log-verbose".
 Invalid option value. Got abc
+
+No I/O.
 """
 
 from __future__ import annotations

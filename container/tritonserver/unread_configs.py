@@ -1,4 +1,4 @@
-"""PURE. Why tritonserver could not read a model's config: it answers a load without the reason.
+"""Why tritonserver could not read a model's config: it answers a load without the reason. No I/O.
 
     … Poll failed for model directory '/repository::name': unexpected platform 'x' for name     2.36
     … "Poll failed for model directory '/repository::name': unexpected platform 'x' for name"   2.51

@@ -1,4 +1,4 @@
-"""PURE. What warm interpreters import, and who asks for them."""
+"""What warm interpreters import, and who asks for them. No I/O."""
 
 from __future__ import annotations
 

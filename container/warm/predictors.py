@@ -1,4 +1,7 @@
-"""PURE. What a child runs in the place of a backend, when it runs a predictor among other steps."""
+"""What a child runs in the place of a backend, when it runs a predictor among other steps.
+
+No I/O.
+"""
 
 from __future__ import annotations
 

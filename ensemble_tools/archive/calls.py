@@ -1,4 +1,4 @@
-"""PURE. Which models of its archive a python model calls by name.
+"""Which models of its archive a python model calls by name. No I/O.
 
 Triton's python backend lets a model call others (business logic scripting, BLS). Nothing declares
 such calls, and they are made at run time by names that only the archive knows. They are found by

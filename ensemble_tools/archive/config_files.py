@@ -1,4 +1,4 @@
-"""PURE. Which files and backends a config names: none may lie outside of its model.
+"""Which files and backends a config names: none may lie outside of its model. No I/O.
 
 tritonserver joins such a name to the model's directory and opens what comes out. Before 26.02 it
 reads a file of labels named ../../other/model/secret, and tells it to whoever asks for a

@@ -1,4 +1,4 @@
-"""PURE. What a config of fil lacks, told by the forest that it is for.
+"""What a config of fil lacks, told by the forest that it is for. No I/O.
 
 Neither fil nor its library completes a config. A forest's file says how many features and classes
 there are; whether a classifier answers classes or probabilities, a config alone says.

@@ -1,4 +1,4 @@
-"""PURE. How many instances tritonserver makes of a config, and on which GPUs.
+"""How many instances tritonserver makes of a config, and on which GPUs. No I/O.
 
 core's rules, the same from r23.06 to main of 2026 (NormalizeInstanceGroup, SetDefaultInstanceCount,
 TritonModel::PrepareInstances):

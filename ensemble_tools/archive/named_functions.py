@@ -1,4 +1,4 @@
-"""PURE. What of other modules a graph names: it is imported when the graph is read.
+"""What of other modules a graph names: it is imported when the graph is read. No I/O.
 
 Functions and classes that are named, operators of your own among them, and modules that functions
 use which are pickled by value. What is pickled by value itself is in no module.

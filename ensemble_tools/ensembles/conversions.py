@@ -1,4 +1,4 @@
-"""PURE. What is produced of a column, what a reader requires of it -> the conversion between them.
+"""What is produced of a column, what a reader requires of it -> the conversion between them.
 
 Before it calls a model, the executor brings each column into the form and data type of the
 operator's schema, and of the answer's schema before it answers (merlin-systems, conversions.py).
@@ -16,6 +16,8 @@ Triton's ensembles do neither. These cases are all there are of a column between
 
 Shapes are whole ones, batch dimension included; they fit when they have one rank and no two fixed
 sizes differ.
+
+No I/O.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PURE. Wiring + configs -> how each tensor of each reader is fed.
+"""Wiring + configs -> how each tensor of each reader is fed. No I/O.
 
 A reader is a call, or the answer. It is fed in one of four ways:
 

@@ -1,4 +1,4 @@
-"""PURE. Wiring + configs -> the ensemble in the executor's place, with generated steps.
+"""Wiring + configs -> the ensemble in the executor's place, with generated steps. No I/O.
 
 Each stage makes a frozen result of those before it:
 

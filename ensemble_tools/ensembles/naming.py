@@ -1,4 +1,4 @@
-"""PURE. Reads and their order -> a name for each tensor of the ensemble.
+"""Reads and their order -> a name for each tensor of the ensemble. No I/O.
 
 A tensor is called after what puts it out, `column.step`, or after whom it is made for,
 `column.to.reader`. A name that is taken gets dots behind it, so that the order in which tensors

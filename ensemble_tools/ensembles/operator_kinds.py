@@ -1,4 +1,7 @@
-"""PURE. What operators do, by their classes: those of merlin-core and merlin-systems are known."""
+"""What operators do, by their classes: those of merlin-core and merlin-systems are known.
+
+No I/O.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Merlin's operators that need no Merlin -> what a generated step of each reads and makes.
+"""Merlin's operators that need no Merlin -> what a generated step of each reads and makes. No I/O.
 
 They run Python inside the executor and have no model of their own. What each of these does is known
 (merlin-systems 23.08, dag/ops), so a step does it that needs numpy and the operator's own library:

@@ -1,4 +1,4 @@
-"""PURE. Which generated steps there are: what every conversion and inline operator is put into.
+"""Which generated steps there are: what every conversion and inline operator is put into. No I/O.
 
 Calls have a depth: 1 for a call that is fed by the request alone, one more than the deepest call it
 depends on for any other. A generated step of level n runs behind calls of depth n or less and in

@@ -1,4 +1,4 @@
-"""PURE. Who gives a column, or puts out a tensor."""
+"""Who gives a column, or puts out a tensor. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. The third stage: the models that are generated, as configs and sources."""
+"""The third stage: the models that are generated, as configs and sources. No I/O."""
 
 from __future__ import annotations
 

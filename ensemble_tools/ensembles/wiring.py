@@ -1,4 +1,4 @@
-"""PURE. Which step's column goes where: Merlin's executor, run on names instead of numbers.
+"""Which step's column goes where: Merlin's executor, run on names instead of numbers. No I/O.
 
 Theory of operation. The executor evaluates the output node after everything upstream of it. What
 reaches a node is the union of what its upstream nodes put out, where the later one wins, and of

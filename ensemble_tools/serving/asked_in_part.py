@@ -1,4 +1,4 @@
-"""PURE. Models -> models of which inner ensembles answer any part of their outputs.
+"""Models -> models of which inner ensembles answer any part of their outputs. No I/O.
 
 tritonserver fails to answer a part of some ensembles (fails_in_part). Where another model asks one
 for a part, as a step of its own or by a call, an ensemble of one step takes its name: tritonserver

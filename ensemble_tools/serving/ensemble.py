@@ -1,4 +1,4 @@
-"""PURE. An executor model whose children are served, in the ensemble that takes its place."""
+"""An executor model whose children are served, in the ensemble that takes its place. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Models -> models of which one process runs all steps of an ensemble.
+"""Models -> models of which one process runs all steps of an ensemble. No I/O.
 
 tritonserver runs each step in a process of its own. Where the steps are compiled workflows,
 conversions and operators of Merlin's, which need no Merlin, and predictors of one library that

@@ -1,4 +1,4 @@
-"""PURE. Models -> models of which no step of an ensemble has a queue that is ever full.
+"""Models -> models of which no step of an ensemble has a queue that is ever full. No I/O.
 
 Before 26.02 tritonserver never answers an ensemble's request of which one step is refused by its
 queue while another step runs, nor unloads that ensemble again (core 5280db8; seen with 2.36 and

@@ -1,4 +1,4 @@
-"""PURE. How many requests of a plan Triton is to have at once: enough that it never idles.
+"""How many requests of a plan Triton is to have at once: enough that it never idles. No I/O.
 
 What is sent beyond that does not come back sooner: it only stands in a queue of Triton's, where it
 cannot be taken away again. So the number is what the models' instances work on, once more where

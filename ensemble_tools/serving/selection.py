@@ -1,4 +1,7 @@
-"""PURE. Which models of an archive a form serves: those of the archive, and those that are made."""
+"""Which models of an archive a form serves: those of the archive, and those that are made.
+
+No I/O.
+"""
 
 from __future__ import annotations
 

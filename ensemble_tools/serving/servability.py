@@ -1,4 +1,4 @@
-"""PURE. What Triton must find in a delivered model, checked before Triton is asked.
+"""What Triton must find in a delivered model, checked before Triton is asked. No I/O.
 
 tritonserver's own messages for these speak of its internals; some of these faults it accepts, and
 then answers nothing for ever (an ensemble whose tensors go in a circle).

@@ -1,4 +1,4 @@
-"""PURE: operator graph + declared inputs -> Program. The graph is run once, without values.
+"""Operator graph + declared inputs -> Program. The graph is run once, without values. No I/O.
 
 The walk is merlin-core's LocalExecutor (merlin/dag/executors.py, 23.08): each node takes what its
 parents and dependencies put out, what is missing from the request's own columns, and hands the

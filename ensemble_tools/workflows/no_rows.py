@@ -1,4 +1,4 @@
-"""PURE: does NVTabular answer a request without rows? Its answer has none either.
+"""Does NVTabular answer a request without rows? Its answer has none either. No I/O.
 
 Of an operator that puts out no rows merlin-core's LocalExecutor keeps nothing, and the next one
 gets the request's own columns of the names that it reads. So each operator runs on those alone.

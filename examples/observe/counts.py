@@ -1,4 +1,4 @@
-"""PURE. Three counts of the same invocations, side by side."""
+"""Three counts of the same invocations, side by side. No I/O."""
 
 from __future__ import annotations
 

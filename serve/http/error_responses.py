@@ -58,7 +58,7 @@ _RETRY = (b"retry-after", b"%d" % RETRY_AFTER_S)
 
 
 def make_error_answer(error: Exception) -> ErrorAnswer:
-    """What an error is answered with. PURE. One that is not of the tree is a bug of ours."""
+    """What an error is answered with. One that is not of the tree is a bug of ours."""
     if not isinstance(error, errors.ServeError):
         name = type(error).__name__
         return (

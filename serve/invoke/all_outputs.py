@@ -1,4 +1,4 @@
-"""PURE. A request for a part of a model's outputs as a request for all of them.
+"""A request for a part of a model's outputs as a request for all of them. No I/O.
 
 For ensembles that tritonserver fails to run where a part is asked for (ServingPlan.fails_in_part).
 Everything is asked for in binary; what the caller did not ask for is left out of the answer

@@ -1,4 +1,4 @@
-"""PURE. What is wrong with the columns of a request at which a model of Merlin's failed.
+"""What is wrong with the columns of a request at which a model of Merlin's failed. No I/O.
 
 Compiled workflows and generated steps say it themselves. NVTabular and Merlin's executor raise
 something else for the same request, so it is looked for once they have.

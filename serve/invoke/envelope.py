@@ -1,4 +1,4 @@
-"""PURE. An inference request is read here before tritonserver sees it.
+"""An inference request is read here before tritonserver sees it. No I/O.
 
 tritonserver believes what a request says of itself. A shape that the data do not have makes it take
 the memory of that shape, or overflow; deep nesting ends its stack; either kills it, and with it the

@@ -1,4 +1,4 @@
-"""PURE. tritonserver's words for what is wrong with a request -> ours: which input, which value.
+"""tritonserver's words for what is wrong with a request -> ours: which input, which value. No I/O.
 
 Callers' own words stand in its messages, so nothing here takes longer than their length.
 """

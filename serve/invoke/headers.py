@@ -1,4 +1,4 @@
-"""PURE. Which headers go to tritonserver and back, and where JSON ends and binary begins.
+"""Which headers go to tritonserver and back, and where JSON ends and binary begins. No I/O.
 
 Compressed bodies are inflated here: tritonserver takes what they inflate to into its memory,
 however much that is (2 MB of gzip can be 2 GB), and some versions died of sizes that did not fit.

@@ -1,4 +1,4 @@
-"""PURE. An inference request of the v2 protocol by the types that its fields must have.
+"""An inference request of the v2 protocol by the types that its fields must have. No I/O.
 
 Read by a parser that knows them, which says what is wrong; the data of long requests are skipped
 over and kept as text.

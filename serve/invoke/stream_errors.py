@@ -1,4 +1,4 @@
-"""PURE. Errors inside a stream of server-sent events, told without code, tracebacks and paths.
+"""Errors inside a stream of server-sent events, told without code, tracebacks and paths. No I/O.
 
 An error that comes before anything else has a status, and goes another way (invocation). Behind the
 first piece tritonserver passes on what a model raised, as one more event: the line

@@ -1,4 +1,4 @@
-"""PURE. What a request's inputs, outputs and parameters say, held against each other.
+"""What a request's inputs, outputs and parameters say, held against each other. No I/O.
 
 Shapes against data, above all: tritonserver believes them. Sources: envelope.
 """

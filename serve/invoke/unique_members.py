@@ -1,4 +1,4 @@
-"""PURE. No two members of an object bear one name.
+"""No two members of an object bear one name. No I/O.
 
 tritonserver takes the first of two, the parser here the last; so neither may be left to choose.
 """

@@ -1,6 +1,8 @@
-"""PURE. Which value of a request is not of its input's data type: tritonserver's words do not say.
+"""Which value of a request is not of its input's data type: tritonserver's words do not say.
 
 It says `attempt to access JSON non-signed-integer as signed-integer`, whatever the input.
+
+No I/O.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def take_view(settings: AdmissionSettings, at: float, gpus: Mapping[int, GpuMemo
     return View(at, measure_free(settings.kernel, census.pid), census, gpus)
 
 
-class Room:
+class Reservation:
     """What one load was promised; exactly one of its two ends is told."""
 
     def __init__(self, admission: Admission, entry: Entry | None, before: View | None) -> None:
@@ -150,13 +150,13 @@ class Admission:
         """How many loads wait for what others turn out to take."""
         return len(self._waiting)
 
-    async def room_for(self, plan: ServingPlan) -> Room:
+    async def reserve(self, plan: ServingPlan) -> Reservation:
         """Hold what a load of this plan is expected to take; raises ResourceExhausted.
 
         It may wait, for some seconds at most, for what others turn out to take.
         """
         if not self._settings.memory_reserve_bytes:
-            return Room(self, None, None)
+            return Reservation(self, None, None)
         try:
             gpus = self._settings.gpus
             demand = await run_in_daemon_thread(lambda: measure_demand(plan, gpus), "demand")
@@ -174,7 +174,7 @@ class Admission:
             raise ResourceExhausted(
                 f"no resources to load the model {plan.model_name}: {error}; unload a model"
             ) from error
-        return Room(self, self._decide(plan.model_name, demand, view), view)
+        return Reservation(self, self._decide(plan.model_name, demand, view), view)
 
     def _should_wait(self, demand: Demand, view: View) -> bool:
         """Not for what lacks room already: the platform can unload a model meanwhile."""

@@ -36,7 +36,7 @@ from serve.errors import (
     ServeError,
     TritonUnavailable,
 )
-from serve.models.admission import Admission, Room
+from serve.models.admission import Admission, Reservation
 from serve.models.archive_errors import archive_errors
 from serve.models.departures import Departures
 from serve.models.model_url import check_source_directory, identify_archive
@@ -167,7 +167,7 @@ class Lifecycle:
 
             with record.stage("read"):
                 archive = await self._read(name, url, entry, limit)
-            serving_plan, room = await self._decide_and_publish(
+            serving_plan, reservation = await self._decide_and_publish(
                 archive, namespace, limit, record, undo
             )
             await self._until_live(limit)
@@ -188,7 +188,7 @@ class Lifecycle:
                 fails_in_part=facts.fails_in_part,
             )
             undo.pop_all()  # the load is complete: nothing is undone from here on
-            room.taken()
+            reservation.taken()
         _log_event("model loaded", model, started, **_describe(serving_plan))
         return serving_plan
 
@@ -210,8 +210,8 @@ class Lifecycle:
         limit: Deadline,
         record: LoadRecord,
         undo: AsyncExitStack,
-    ) -> tuple[ServingPlan, Room]:
-        """The plan as it is published, and the room that is kept for it.
+    ) -> tuple[ServingPlan, Reservation]:
+        """The plan as it is published, and the reservation of its memory.
 
         It is made once more where category files turn out to be unusable, and then asks for room
         once more: NVTabular takes more than a program does.
@@ -221,11 +221,11 @@ class Lifecycle:
                 serving_plan = await self._decide(archive, namespace, limit)
             async with AsyncExitStack() as attempt:
                 with record.stage("room"):
-                    finding = self._find_room(serving_plan)
-                    room = await limit.bound(
-                        finding, f"finding room for the model {serving_plan.model_name}"
+                    reserving = self._reserve(serving_plan)
+                    reservation = await limit.bound(
+                        reserving, f"finding room for the model {serving_plan.model_name}"
                     )
-                attempt.push(room.failed)
+                attempt.push(reservation.failed)
                 attempt.push_async_callback(self._retract, serving_plan)
                 try:
                     with record.stage("publish"):
@@ -234,7 +234,7 @@ class Lifecycle:
                     archive = archive.with_unusable(error.reasons)
                     continue
                 undo.push_async_exit(attempt.pop_all())
-                return serving_plan, room
+                return serving_plan, reservation
 
     async def _decide(
         self, archive: _Archive, namespace: Namespace, limit: Deadline
@@ -246,12 +246,12 @@ class Lifecycle:
         name = namespace.model_name
         return await limit.bound(deciding, f"reading the archive of the model {name}")
 
-    async def _find_room(self, serving_plan: ServingPlan) -> Room:
-        """Room for it, if need be when tritonserver is done with models that have left."""
+    async def _reserve(self, serving_plan: ServingPlan) -> Reservation:
+        """Memory for it, if need be when tritonserver is done with models that have left."""
         while True:
             leaving = self._departures.under_way
             try:
-                return await self._admission.room_for(serving_plan)
+                return await self._admission.reserve(serving_plan)
             except ResourceExhausted:  # theirs in /dev/shm is free when tritonserver has let it go
                 if not leaving:
                     raise

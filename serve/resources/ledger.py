@@ -1,4 +1,4 @@
-"""PURE. Which loads are under way and which models are there, and what they will still take.
+"""Which loads are under way and which models are there, and what they will still take. No I/O.
 
 A load is expected to take its forecast. What its processes hold by now is no longer free, so what
 it will still take is the rest of it; the same holds for models that tritonserver lost and that will

@@ -1,4 +1,4 @@
-"""PURE. Why something was refused, in the few words that a metric's label may have."""
+"""Why something was refused, in the few words that a metric's label may have. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. The models' numbers as Prometheus' text, in pieces that take half a millisecond each.
+"""The models' numbers as Prometheus' text, in pieces that take half a millisecond each. No I/O.
 
 Written here and not by prometheus_client: five hundred models are forty thousand lines, for which
 it takes a third of a second in one go, and callers would wait for that (decision 31).

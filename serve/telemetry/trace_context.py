@@ -1,4 +1,4 @@
-"""PURE. The trace that an invocation belongs to: read out of its headers, written into ours.
+"""The trace that an invocation belongs to: read out of its headers, written into ours. No I/O.
 
 W3C Trace Context, level 1 and what later versions keep of it. SageMaker passes one header on that
 callers may write: X-Amzn-SageMaker-Custom-Attributes. There the context stands as

@@ -1,4 +1,4 @@
-"""PURE. tritonserver's own metrics page, with its model names taken apart.
+"""tritonserver's own metrics page, with its model names taken apart. No I/O.
 
 tritonserver knows a SageMaker model as several Triton models (decision 4). Each sample's
 label `model` becomes `target_model`, `model_name` and `step`, which is empty for the entry model.

@@ -1,8 +1,10 @@
-"""PURE. Does a message mean that a resource is lacking, so that unloading models would help (507)?
+"""Does a message mean that a resource is lacking, so that unloading models would help (507)?
 
 tritonserver has no status for it: on 2.35 nearly every error is a 400, and a load that was refused
 for GPU memory is a 400 on every version, so the words decide. Each phrase has been seen, or stands
 in the source that is named beside it.
+
+No I/O.
 """
 
 from __future__ import annotations

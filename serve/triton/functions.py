@@ -1,4 +1,4 @@
-"""PURE. Which function of a workflow failed, and whose fault that can be, by a model's words.
+"""Which function of a workflow failed, and whose fault that can be, by a model's words. No I/O.
 
 A workflow of which a part is compiled says it in a sentence of its own
 (ensemble_tools/workflows/runtime/failures.py):

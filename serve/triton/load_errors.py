@@ -1,4 +1,4 @@
-"""PURE. Why a model was not loaded, in words that its archive's owner can act on.
+"""Why a model was not loaded, in words that its archive's owner can act on. No I/O.
 
 tritonserver's words have paths of the serving repository, which nobody outside knows, and remedies
 for who runs a tritonserver by hand.

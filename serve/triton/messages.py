@@ -1,4 +1,4 @@
-"""PURE. What tritonserver's messages mean: they, not its statuses, say whose fault a failure is.
+"""What tritonserver's messages mean: they, not its statuses, say whose fault a failure is. No I/O.
 
 2.35 and 2.36 answer 400 to nearly everything; since 2.42 there are 404, 500, 501 and 503 as well.
 """

@@ -1,4 +1,4 @@
-"""PURE. What tritonserver means by an answer that is no 200, and the words of it."""
+"""What tritonserver means by an answer that is no 200, and the words of it. No I/O."""
 
 from __future__ import annotations
 

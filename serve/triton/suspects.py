@@ -1,4 +1,4 @@
-"""PURE. Who may have killed tritonserver, and who did.
+"""Who may have killed tritonserver, and who did. No I/O.
 
 When tritonserver dies, whatever was in it is a suspect: a request by the hash of its model and its
 bytes, a load by the model's name and its archive. One that is answered is cleared. One that is in

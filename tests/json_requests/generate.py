@@ -1,4 +1,4 @@
-"""PURE. Random inference requests, valid and invalid, as texts.
+"""Random inference requests, valid and invalid, as texts. No I/O.
 
 A case is made from its seed and number alone. Most hold lists of over 2 KB, which are those that
 are taken out of the text.

@@ -1,4 +1,4 @@
-"""PURE. Two replies to one request: are they the same?
+"""Two replies to one request: are they the same? No I/O.
 
 The executor is right by definition. Where it refuses and the serving form answers, nobody has lost
 anything: that is noted. The other way round is a failure, but for what a compiled workflow refuses

@@ -1,4 +1,4 @@
-"""PURE. Answers with chance in them: equal in distribution?
+"""Answers with chance in them: equal in distribution? No I/O.
 
 Each form is asked the same request many times. Shapes and data types must be equal. Where chance
 only changes the order of the executor's values, all of them must be the serving form's, each as

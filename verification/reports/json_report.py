@@ -1,4 +1,4 @@
-"""PURE. A report as JSON for programs; `version` counts the changes that would break a reader."""
+"""A report as JSON for programs; `version` counts the changes that would break a reader. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. A report as text for people: sentences around two tables."""
+"""A report as text for people: sentences around two tables. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. An executor's declared inputs as columns, which is what requests are generated for."""
+"""An executor's declared inputs as columns, which is what requests are generated for. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Requests from an executor's columns: ordinary ones, and ones at the edges of its types.
+"""Requests from an executor's columns: ordinary ones, and ones at the edges of its types. No I/O.
 
 Everything follows from the seed: the same columns and seed give the same requests.
 """

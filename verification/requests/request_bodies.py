@@ -1,4 +1,4 @@
-"""PURE. A request as the bytes of a body, and the call that sends it to an endpoint."""
+"""A request as the bytes of a body, and the call that sends it to an endpoint. No I/O."""
 
 from __future__ import annotations
 

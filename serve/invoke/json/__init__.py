@@ -1,1 +1,1 @@
-"""PURE. Requests and answers in JSON, as binary tensors and back."""
+"""Requests and answers in JSON, as binary tensors and back. No I/O."""

@@ -1,4 +1,4 @@
-"""PURE. An inference request in JSON as the same request with binary tensors.
+"""An inference request in JSON as the same request with binary tensors. No I/O.
 
 tritonserver reads large JSON slowly, and binary tensors hardly at all. Only the long lists of data
 are taken out of the text; what is left, the envelope, is read in full. tritonserver's rules for it

@@ -1,4 +1,4 @@
-"""PURE. An inference request in JSON whose FP64 go as binary tensors; the rest goes as it came.
+"""An inference request in JSON whose FP64 go as binary tensors; the rest goes as it came. No I/O.
 
 tritonserver's JSON parser does not round correctly: of FP64 with 17 digits it changes the last bit
 of every tenth. A category, a bucket or a bound then is another one. So every FP64 is read here,

@@ -1,4 +1,4 @@
-"""PURE. A tritonserver answer with binary tensors as the answer in JSON that was asked for.
+"""A tritonserver answer with binary tensors as the answer in JSON that was asked for. No I/O.
 
 Source: FinalizeResponse in tritonserver's http_server.cc; the members come in its order.
 """

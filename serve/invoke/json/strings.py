@@ -1,4 +1,4 @@
-"""PURE. Lists of plain strings, all of them at once: JSON text to BYTES data, and back.
+"""Lists of plain strings, all of them at once: JSON text to BYTES data, and back. No I/O.
 
 Plain is what JSON writes as it is: no backslash, no quote, no control character. Strings that are
 not plain, or where the arrays cannot prove that they have read what is there, are left to

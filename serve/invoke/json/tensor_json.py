@@ -1,4 +1,4 @@
-"""PURE. The data of one tensor: JSON text to the bytes of the binary protocol, and back.
+"""The data of one tensor: JSON text to the bytes of the binary protocol, and back. No I/O.
 
 Both ways go chunk by chunk, so that whoever drives them can do something else in between: a chunk
 takes about a tenth of a millisecond. What tritonserver would not read, or would read in another way

@@ -17,7 +17,7 @@ from ensemble_tools import Form, ServingPlan
 from ensemble_tools.serving.plan import PublishedModel
 from serve.errors import KilledForMemory, ResourceExhausted, TritonUnavailable
 from serve.limit import Limit
-from serve.models.admission import Admission, AdmissionSettings, Room, take_view
+from serve.models.admission import Admission, AdmissionSettings, Reservation, take_view
 from serve.models.registry import Registry, State
 from serve.resources.census import Census, take_census
 from serve.resources.footprints import Footprints, StubSettings
@@ -88,11 +88,11 @@ class Machine:
     async def load(self, name: str, memory: int, **kind: Any) -> None:
         """A whole load that takes so much."""
         plan = self.plan(name, **kind)
-        room = await self.admission.room_for(plan)
+        reservation = await self.admission.reserve(plan)
         model = self.registry.begin_load(name, "url")
         self.hold(name, memory)
         self.registry.finish_load(model, plan)
-        room.taken()
+        reservation.taken()
         await asyncio.gather(*self.admission.learning)
 
     def unload(self, name: str) -> None:
@@ -153,19 +153,21 @@ def free(machine: Machine, amount: int) -> None:
 async def test_as_long_as_the_reserve_is_there(machine: Machine) -> None:
     """The first model is only held to that; a refusal says what sets the bound."""
     free(machine, RESERVE)
-    (await machine.admission.room_for(machine.plan("m"))).give_back()
+    (await machine.admission.reserve(machine.plan("m"))).give_back()
     free(machine, RESERVE - 1024)
     with pytest.raises(ResourceExhausted, match=r"m: 255 MiB.*256 MiB.*SERVE_MEMORY_RESERVE_MB"):
-        await machine.admission.room_for(machine.plan("m"))
+        await machine.admission.reserve(machine.plan("m"))
 
 
 async def test_a_reserve_of_nothing_admits_all(machine: Machine) -> None:
     """Also with nothing free."""
     free(machine, 0)
     settings = AdmissionSettings(machine.serving, 0, kernel=machine.settings.kernel, **AT_ONCE)
-    rooms = [await Admission(Registry(), settings).room_for(machine.plan("m")) for _ in range(3)]
-    for room in rooms:
-        room.taken()
+    reservations = [
+        await Admission(Registry(), settings).reserve(machine.plan("m")) for _ in range(3)
+    ]
+    for reservation in reservations:
+        reservation.taken()
 
 
 async def test_what_it_took_the_last_time(machine: Machine) -> None:
@@ -174,41 +176,41 @@ async def test_what_it_took_the_last_time(machine: Machine) -> None:
     await machine.load("m", 1000 * MIB)
     machine.unload("m")
     free(machine, RESERVE + 1003 * MIB)
-    (await machine.admission.room_for(machine.plan("m"))).give_back()
+    (await machine.admission.reserve(machine.plan("m"))).give_back()
     free(machine, RESERVE + 1002 * MIB)
     says = r"m: 1258 MiB available, .*256 MiB are kept.*1003 MiB, as it took at its last load"
     with pytest.raises(ResourceExhausted, match=says):
-        await machine.admission.room_for(machine.plan("m"))
+        await machine.admission.reserve(machine.plan("m"))
 
 
 async def test_one_that_the_kernel_killed(machine: Machine) -> None:
     """Is not tried again beside others before there is more memory than it had."""
     await machine.load("other", 50 * MIB, payload=1)
     free(machine, RESERVE + 700 * MIB)
-    room = await machine.admission.room_for(machine.plan("m"))
-    room.failed(KilledForMemory, KilledForMemory("killed"), None)
+    reservation = await machine.admission.reserve(machine.plan("m"))
+    reservation.failed(KilledForMemory, KilledForMemory("killed"), None)
     says = r"m: 956 MiB available, .*956 MiB, as its last load was killed when it had taken that"
     with pytest.raises(ResourceExhausted, match=says):
-        await machine.admission.room_for(machine.plan("m"))
+        await machine.admission.reserve(machine.plan("m"))
     free(machine, 2 * RESERVE + 700 * MIB)
-    (await machine.admission.room_for(machine.plan("m"))).give_back()
+    (await machine.admission.reserve(machine.plan("m"))).give_back()
     machine.unload("other")
     free(machine, RESERVE + 700 * MIB)
-    (await machine.admission.room_for(machine.plan("m"))).give_back()
+    (await machine.admission.reserve(machine.plan("m"))).give_back()
 
 
 async def test_others_may_have_been_meant(machine: Machine) -> None:
     """Where loads ran beside each other, or something else was lacking, nothing is learned."""
     await machine.load("other", 50 * MIB, payload=1)
     free(machine, RESERVE + 700 * MIB)
-    alone = await machine.admission.room_for(machine.plan("m"))
+    alone = await machine.admission.reserve(machine.plan("m"))
     alone.failed(ResourceExhausted, ResourceExhausted("no pid"), None)
-    first = await machine.admission.room_for(machine.plan("m"))
-    second = await machine.admission.room_for(machine.plan("n", payload=2))
-    for room in (first, second):
-        room.failed(KilledForMemory, KilledForMemory("killed"), None)
+    first = await machine.admission.reserve(machine.plan("m"))
+    second = await machine.admission.reserve(machine.plan("n", payload=2))
+    for reservation in (first, second):
+        reservation.failed(KilledForMemory, KilledForMemory("killed"), None)
     for plan in (machine.plan("m"), machine.plan("n", payload=2)):
-        (await machine.admission.room_for(plan)).give_back()
+        (await machine.admission.reserve(plan)).give_back()
 
 
 async def test_one_of_its_form(machine: Machine) -> None:
@@ -216,29 +218,33 @@ async def test_one_of_its_form(machine: Machine) -> None:
     await machine.load("other", 700 * MIB, payload=1)
     free(machine, RESERVE + 600 * MIB)
     with pytest.raises(ResourceExhausted, match="as others of its form did"):
-        await machine.admission.room_for(machine.plan("m", payload=2))
+        await machine.admission.reserve(machine.plan("m", payload=2))
 
 
 async def test_loads_at_once_count_each_other(machine: Machine) -> None:
     """What is free is free once: of five loads that come together with room for three, three."""
     free(machine, RESERVE + 3 * GUESS)
-    asked = (machine.admission.room_for(machine.plan(f"m{number}")) for number in range(5))
-    rooms = await asyncio.gather(*asked, return_exceptions=True)
-    refused = [room for room in rooms if isinstance(room, ResourceExhausted)]
+    asked = (machine.admission.reserve(machine.plan(f"m{number}")) for number in range(5))
+    reservations = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [
+        reservation for reservation in reservations if isinstance(reservation, ResourceExhausted)
+    ]
     assert len(refused) == 2
     assert "other models are expected to take 105 MiB" in str(refused[0])
-    first = next(room for room in rooms if isinstance(room, Room))
+    first = next(
+        reservation for reservation in reservations if isinstance(reservation, Reservation)
+    )
     first.give_back()
-    (await machine.admission.room_for(machine.plan("next"))).give_back()
+    (await machine.admission.reserve(machine.plan("next"))).give_back()
 
 
 async def test_a_load_on_its_way_counts_once(machine: Machine) -> None:
     """What its stub holds by now is not free, and is expected no more."""
     free(machine, RESERVE + 2 * GUESS)
-    room = await machine.admission.room_for(machine.plan("a"))
+    reservation = await machine.admission.reserve(machine.plan("a"))
     machine.hold("a", 20 * MIB)
-    (await machine.admission.room_for(machine.plan("b"))).give_back()
-    room.give_back()
+    (await machine.admission.reserve(machine.plan("b"))).give_back()
+    reservation.give_back()
 
 
 async def test_a_forecast_that_is_far_too_high(machine: Machine) -> None:
@@ -248,7 +254,7 @@ async def test_a_forecast_that_is_far_too_high(machine: Machine) -> None:
     machine.free = 5 * GIB
     await machine.load("other", 50 * MIB, payload=1)
     with pytest.raises(ResourceExhausted):
-        await machine.admission.room_for(machine.plan("m"))
+        await machine.admission.reserve(machine.plan("m"))
     machine.unload("other")
     for _ in range(6):
         await machine.load("m", 100 * MIB)
@@ -267,11 +273,11 @@ async def test_models_that_a_dead_tritonserver_takes_along_come_back(machine: Ma
     free(machine, RESERVE + 1020 * MIB)
     coming_back = "other models are expected to take 1003 MiB"
     with pytest.raises(ResourceExhausted, match=coming_back):
-        await machine.admission.room_for(machine.plan("b", payload=1))
+        await machine.admission.reserve(machine.plan("b", payload=1))
     model = machine.registry.loaded("a")
     machine.registry.begin_reload(model)
     with pytest.raises(ResourceExhausted, match=coming_back):
-        await machine.admission.room_for(machine.plan("b", payload=1))
+        await machine.admission.reserve(machine.plan("b", payload=1))
     machine.kernel.stub(500, machine.serving, "a", 990 * MIB, parent=SERVER + 1)
     machine.registry.finish_reload(model)
     assert model.state is State.READY
@@ -284,26 +290,26 @@ async def test_other_resources(machine: Machine) -> None:
     machine.kernel.write("cgroup/pids.max", "100\n")
     machine.kernel.write("cgroup/pids.current", "60\n")
     with pytest.raises(ResourceExhausted, match=r"no processes and threads .* 40 processes and"):
-        await machine.admission.room_for(machine.plan("m"))
+        await machine.admission.reserve(machine.plan("m"))
     machine.kernel.write("cgroup/pids.max", "max\n")
     machine.kernel.write(f"proc/{SERVER}/limits", "Max open files   40   40   files\n")
     for number in range(5):
         machine.kernel.write(f"proc/{SERVER}/fd/{number}", "")
     with pytest.raises(ResourceExhausted, match=r"no file descriptors of tritonserver.*35 desc"):
-        await machine.admission.room_for(machine.plan("m"))
+        await machine.admission.reserve(machine.plan("m"))
 
 
 async def test_shared_memory(machine: Machine) -> None:
     """A plain Docker container has 64 MiB, and each instance takes 16 at its start."""
     settings = AdmissionSettings(machine.serving, 1, kernel=machine.settings.kernel, **AT_ONCE)
     asked = Admission(machine.registry, settings)
-    rooms = [await asked.room_for(machine.plan("first"))]
+    reservations = [await asked.reserve(machine.plan("first"))]
     machine.shared[0] = 64 * MIB
-    rooms += [await asked.room_for(machine.plan(f"m{number}")) for number in range(3)]
+    reservations += [await asked.reserve(machine.plan(f"m{number}")) for number in range(3)]
     with pytest.raises(ResourceExhausted, match="no shared memory in /dev/shm"):
-        await asked.room_for(machine.plan("m"))
-    for room in rooms:
-        room.give_back()
+        await asked.reserve(machine.plan("m"))
+    for reservation in reservations:
+        reservation.give_back()
 
 
 @pytest.mark.parametrize(
@@ -338,7 +344,7 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
 
     admitting = _beside_dead_stubs(machine, kept, renew)
     there[0] = 64 * MIB
-    first = await admitting.room_for(machine.plan("first"))
+    first = await admitting.reserve(machine.plan("first"))
     if not loading:
         machine.registry.finish_load(
             machine.registry.begin_load("first", "url"), machine.plan("first")
@@ -348,16 +354,16 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
         first.taken()
         await asyncio.gather(*admitting.learning)
     there[0] = MIB // 2
-    loads = [admitting.room_for(machine.plan(f"m{number}")) for number in range(2)]
-    rooms = await asyncio.gather(*loads, return_exceptions=True)
+    loads = [admitting.reserve(machine.plan(f"m{number}")) for number in range(2)]
+    reservations = await asyncio.gather(*loads, return_exceptions=True)
     assert asked == renewals if not fails else asked >= 1
-    for room in rooms:
+    for reservation in reservations:
         if renewals and not fails:
-            assert isinstance(room, Room)
-            room.give_back()
+            assert isinstance(reservation, Reservation)
+            reservation.give_back()
         else:
-            assert isinstance(room, ResourceExhausted)
-            assert "no shared memory in /dev/shm" in str(room)
+            assert isinstance(reservation, ResourceExhausted)
+            assert "no shared memory in /dev/shm" in str(reservation)
 
 
 async def test_a_load_beside_a_renewal_waits_for_it(machine: Machine) -> None:
@@ -373,18 +379,18 @@ async def test_a_load_beside_a_renewal_waits_for_it(machine: Machine) -> None:
     admitting = _beside_dead_stubs(machine, 2, renew)
     await _one_is_there(machine, admitting)
     there[0] = MIB // 2
-    lacking = asyncio.ensure_future(admitting.room_for(machine.plan("m")))
+    lacking = asyncio.ensure_future(admitting.reserve(machine.plan("m")))
     await asyncio.wait_for(begun.wait(), 60)
-    native = asyncio.ensure_future(admitting.room_for(machine.plan("n", 'backend: "onnxruntime"')))
+    native = asyncio.ensure_future(admitting.reserve(machine.plan("n", 'backend: "onnxruntime"')))
     await asyncio.sleep(0.2)
     assert not native.done()
     go_on.set()
-    for room in await asyncio.gather(lacking, native):
-        room.give_back()
+    for reservation in await asyncio.gather(lacking, native):
+        reservation.give_back()
     begun.clear()
     there[0] = MIB // 2
     with pytest.raises(ResourceExhausted, match="no shared memory in /dev/shm"):
-        await admitting.room_for(machine.plan("m"))
+        await admitting.reserve(machine.plan("m"))
     assert not begun.is_set()
 
 
@@ -403,7 +409,7 @@ async def test_models_without_stubs_are_worth_as_much(machine: Machine) -> None:
     await _one_is_there(machine, admitting)
     there[0] = MIB // 2
     with pytest.raises(ResourceExhausted):
-        await admitting.room_for(machine.plan("m"))
+        await admitting.reserve(machine.plan("m"))
 
 
 def _beside_dead_stubs(
@@ -422,9 +428,9 @@ def _beside_dead_stubs(
 async def _one_is_there(machine: Machine, admitting: Admission) -> None:
     """A native model; the first is only held to what is kept."""
     native = machine.plan("first", 'backend: "onnxruntime"')
-    room = await admitting.room_for(native)
+    reservation = await admitting.reserve(native)
     machine.registry.finish_load(machine.registry.begin_load("first", "url"), native)
-    room.taken()
+    reservation.taken()
     await asyncio.gather(*admitting.learning)
 
 
@@ -442,7 +448,7 @@ async def test_gpu_memory(tmp_path: Path) -> None:
     await machine.load("first", 10 * MIB, config=ON_CPU)
     says = r"no memory of GPU 0 .* 255 MiB available.*SERVE_GPU_MEMORY_RESERVE_MB"
     with pytest.raises(ResourceExhausted, match=says):
-        await machine.admission.room_for(machine.plan("m", ON_GPU))
+        await machine.admission.reserve(machine.plan("m", ON_GPU))
     await machine.load("second", 10 * MIB, config=ON_CPU)
     second_only = 'backend: "tensorrt" instance_group { gpus: 1 kind: KIND_GPU }'
     await machine.load("third", 0, config=second_only)
@@ -457,14 +463,14 @@ async def test_a_config_that_names_no_kind(tmp_path: Path) -> None:
     says = r"no memory of GPU 1 .* 669 MiB available.*expected to take 414 MiB"
     for config in ('backend: "python"', 'backend: "python" instance_group { }'):
         with pytest.raises(ResourceExhausted, match=says):
-            await machine.admission.room_for(machine.plan("m", config))
+            await machine.admission.reserve(machine.plan("m", config))
     cards.rows[1] = GpuMemory(RESERVE + 415 * MIB, 0)
-    room = await machine.admission.room_for(machine.plan("m"))
+    reservation = await machine.admission.reserve(machine.plan("m"))
     (entry,) = machine.ledger.loading
     assert entry.forecast.amounts[TASKS] >= 2 * 8
     with pytest.raises(ResourceExhausted, match="other models are expected to take 414 MiB"):
-        await machine.admission.room_for(machine.plan("n", payload=2))
-    room.give_back()
+        await machine.admission.reserve(machine.plan("n", payload=2))
+    reservation.give_back()
 
 
 async def test_gpu_memory_that_a_load_took(tmp_path: Path) -> None:
@@ -473,18 +479,21 @@ async def test_gpu_memory_that_a_load_took(tmp_path: Path) -> None:
     machine = make_machine(tmp_path, cards, patience_s=PATIENCE_S)
     await machine.load("first", 10 * MIB, config=ON_CPU)
     plan = machine.plan("m", ON_GPU)
-    room, model = await machine.admission.room_for(plan), machine.registry.begin_load("m", "u")
+    reservation, model = (
+        await machine.admission.reserve(plan),
+        machine.registry.begin_load("m", "u"),
+    )
     cards.rows[0] = GpuMemory(5 * GIB, 3 * GIB)
     machine.registry.finish_load(model, plan)
-    room.taken()
+    reservation.taken()
     await asyncio.gather(*machine.admission.learning)
     machine.registry.forget(machine.registry.begin_unload(model.name))
     cards.rows[0] = GpuMemory(3 * GIB, 0)
     with pytest.raises(ResourceExhausted, match="3072 MiB, as it took"):
-        await machine.admission.room_for(plan)
+        await machine.admission.reserve(plan)
     # What the framework in tritonserver keeps of it is not the driver's, and is used again.
     cards.rows[0] = GpuMemory(1 * GIB, 3 * GIB)
-    (await machine.admission.room_for(plan)).give_back()
+    (await machine.admission.reserve(plan)).give_back()
 
 
 # -- what goes wrong
@@ -493,16 +502,16 @@ async def test_gpu_memory_that_a_load_took(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lost", ["give back", "cancelled"])
 async def test_nothing_is_held_after_a_load_that_failed(machine: Machine, lost: str) -> None:
     """Nor by one that was cancelled while it was being decided."""
-    asking = asyncio.ensure_future(machine.admission.room_for(machine.plan("m")))
+    asking = asyncio.ensure_future(machine.admission.reserve(machine.plan("m")))
     if lost == "cancelled":
         await asyncio.sleep(0)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
     else:
-        room = await asking
-        room.give_back()
-        room.give_back()
+        reservation = await asking
+        reservation.give_back()
+        reservation.give_back()
     assert list(machine.ledger.entries) == []
 
 
@@ -518,12 +527,12 @@ async def test_a_machine_that_cannot_be_looked_at(tmp_path: Path, error: Excepti
         return take_census(serving, kernel)
 
     machine = make_machine(tmp_path, take_census=look)
-    room = await machine.admission.room_for(machine.plan("a"))
+    reservation = await machine.admission.reserve(machine.plan("a"))
     fails = True
     with pytest.raises(ResourceExhausted, match="no resources"):
-        await machine.admission.room_for(machine.plan("m"))
+        await machine.admission.reserve(machine.plan("m"))
     machine.registry.finish_load(machine.registry.begin_load("a", "url"), machine.plan("a"))
-    room.taken()
+    reservation.taken()
     await asyncio.gather(*machine.admission.learning)
     assert len(machine.ledger.footprints) == 0
 
@@ -531,9 +540,12 @@ async def test_a_machine_that_cannot_be_looked_at(tmp_path: Path, error: Excepti
 async def test_a_model_that_is_gone_before_it_was_looked_at(machine: Machine) -> None:
     """Nothing is learned of it: what it holds then is not what it took."""
     plan = machine.plan("m")
-    room, model = await machine.admission.room_for(plan), machine.registry.begin_load("m", "u")
+    reservation, model = (
+        await machine.admission.reserve(plan),
+        machine.registry.begin_load("m", "u"),
+    )
     machine.registry.finish_load(model, plan)
-    room.taken()
+    reservation.taken()
     machine.registry.forget(machine.registry.begin_unload(model.name))
     await asyncio.gather(*machine.admission.learning)
     assert len(machine.ledger.footprints) == 0
@@ -577,10 +589,10 @@ async def test_a_guess_that_does_not_come_true(tmp_path: Path, end: str) -> None
     """Who waits for it goes on when it has failed, and after a time whatever it does."""
     machine = make_machine(tmp_path, patience_s=0.3 if end == "takes for ever" else 60.0)
     free(machine, RESERVE + 3 * GUESS + MIB)
-    first = await machine.admission.room_for(machine.plan("a", payload=1))
+    first = await machine.admission.reserve(machine.plan("a", payload=1))
 
     async def load(name: str) -> None:
-        (await machine.admission.room_for(machine.plan(name))).give_back()
+        (await machine.admission.reserve(machine.plan(name))).give_back()
 
     second, third = (asyncio.ensure_future(load(name)) for name in "bc")
     done, _ = await asyncio.wait({second, third}, timeout=0.1)
@@ -595,7 +607,7 @@ async def test_a_guess_that_does_not_come_true(tmp_path: Path, end: str) -> None
     assert not machine.admission.waiting
 
 
-# -- a hundred models where there is room for twenty
+# -- a hundred models where there is reservation for twenty
 
 
 @dataclass
@@ -604,7 +616,7 @@ class Traffic:
 
     machine: Machine
     limit: int
-    admit: Callable[[ServingPlan], Awaitable[Room]]
+    admit: Callable[[ServingPlan], Awaitable[Reservation]]
     kills: int = 0
     loads: int = 0
     refused: int = 0
@@ -631,7 +643,7 @@ class Traffic:
         plan = self.machine.plan(name, payload=number % 5)
         while True:
             try:
-                room = await self.admit(plan)
+                reservation = await self.admit(plan)
                 break
             except ResourceExhausted:
                 self.refused += 1
@@ -642,7 +654,7 @@ class Traffic:
             await asyncio.sleep(0)
             self.hold(name, memory * MIB)
         self.machine.registry.finish_load(model, plan)
-        room.taken()
+        reservation.taken()
 
     async def evict(self) -> None:
         """The least recently used of the models that nobody wants."""
@@ -667,12 +679,12 @@ async def test_a_hundred_models_where_there_is_room_for_twenty(
     machine = make_machine(tmp_path, patience_s=PATIENCE_S)
     machine.free = limit
 
-    async def reserve_alone(_: ServingPlan) -> Room:
+    async def reserve_alone(_: ServingPlan) -> Reservation:
         if read_available_memory(machine.kernel.kernel) < RESERVE:
             raise ResourceExhausted("no memory")
-        return Room(machine.admission, None, None)
+        return Reservation(machine.admission, None, None)
 
-    admit = machine.admission.room_for if looks_ahead else reserve_alone
+    admit = machine.admission.reserve if looks_ahead else reserve_alone
     traffic = Traffic(machine, limit, admit)
     callers = (traffic.caller(random.Random(seed), 12) for seed in range(12))
     await asyncio.wait_for(asyncio.gather(*callers), 120)
