@@ -24,7 +24,7 @@ from serve.invoke.invocation import Invocation
 from serve.invoke.request import Passage, Request
 from serve.invoke.translation import Translation
 from serve.limit import TimeLimit
-from serve.models.admission import Admission, AdmissionSettings, Room
+from serve.models.admission import Admission, AdmissionSettings, Reservation
 from serve.models.health import Health
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Model, Registry, State
@@ -122,10 +122,10 @@ class HookedAdmission(Admission):
         super().__init__(*arguments, **named)
         self.lacks: Callable[[], object] = lambda: None
 
-    async def room_for(self, plan: ServingPlan) -> Room:
+    async def reserve(self, plan: ServingPlan) -> Reservation:
         """As it is, unless something lacks."""
         self.lacks()
-        return await super().room_for(plan)
+        return await super().reserve(plan)
 
 
 class NotedRevival(Revival):
