@@ -73,8 +73,11 @@ def find_children(proc: str = PROC) -> dict[int, list[Process]]:
 
 
 def find_family(first: Process, children: dict[int, list[Process]]) -> list[Process]:
-    """A process and all below it."""
-    family = [first]
-    for process in family:  # which grows meanwhile
-        family += children.get(process.pid, ())
-    return family
+    """A process and all below it; each once, though ids are used again while /proc is read."""
+    family = {first.pid: first}
+    waiting = [first]
+    for process in waiting:  # which grows meanwhile
+        below = [it for it in children.get(process.pid, ()) if it.pid not in family]
+        family |= {it.pid: it for it in below}
+        waiting += below
+    return [*family.values()]

@@ -113,7 +113,7 @@ def choose_name(
     if not REPOSITORY.fullmatch(repository):
         raise Refused(
             f"found the repository {repository}, expected 2 to 256 lower-case letters, digits and "
-            "single . _ - / between them: say another with --repository"
+            ". _ __ - / between them: say another with --repository"
         )
     if not TAG.fullmatch(tag):
         raise Refused(

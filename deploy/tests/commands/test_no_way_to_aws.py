@@ -77,11 +77,11 @@ def refused(
     monkeypatch.setattr(sys, "argv", ["deploy", command, str(config), *map(str, more)])
     with pytest.raises(DeployError) as stopped:
         read_command("deploy")()
-    expected = str(stopped.value)
-    assert "\n" not in expected
+    sentence = str(stopped.value)
+    assert "\n" not in sentence
     for secret in (*SECRETS, os.environ.get("AWS_SESSION_TOKEN") or TOKEN):
-        assert secret not in expected
-    return expected
+        assert secret not in sentence
+    return sentence
 
 
 CANONICAL = f"""The request signature we calculated does not match the signature you provided. Check

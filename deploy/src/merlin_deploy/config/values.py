@@ -193,7 +193,8 @@ def image(value: object) -> EcrImage:
     if read is None:
         raise ValueError(
             "an image in ECR, such as 123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin:1, of at "
-            f"most {MOST_IMAGE} characters; `push` brings an image there, and prints its line"
+            f"most {MOST_IMAGE} characters, in a region of AWS's; `push` brings an image there, "
+            "and prints its line"
         )
     return read
 

@@ -211,8 +211,9 @@ class PlanFile:
             try:
                 types.append(own.get(name) or find_instance_type(name))
             except Impossible as error:
-                # One that is wrong may have this very name.
-                if len(own_types) == len(self._document.get("instance_types", ())):
+                tables = self._document.get("instance_types", [])
+                # One that is wrong, and told already, may have this very name.
+                if isinstance(tables, list) and len(own_types) == len(tables):
                     self._refuse(("instances", "types"), str(error))
         return types
 

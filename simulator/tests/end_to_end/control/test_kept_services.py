@@ -155,9 +155,18 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_state_of_an_older_simulator_is_named(tmp_path: Path) -> None:
-    """Its buckets would not be there."""
+    """Its buckets would not be there; its calls have other members."""
     (tmp_path / "buckets").mkdir()
+    (tmp_path / "calls.jsonl").write_text('{"service": "iam", "target": "", "body": ""}\n')
     assert f"{tmp_path / 'buckets'} is of an older simulator" in _refused(tmp_path)
+
+
+def test_a_call_that_cannot_be_made_again(tmp_path: Path) -> None:
+    """What S3 had is there whole, or the start says which line is in its way."""
+    call = {"service": "s3", "region": "us-east-1", "headers": {}, "body": "", "method": "DELETE"}
+    (tmp_path / "calls.jsonl").write_text(json.dumps({**call, "path": "/no-bucket"}) + "\n")
+    sentence = _refused(tmp_path)
+    assert "cannot be carried out again (DELETE /no-bucket?: status 404): remove its" in sentence
 
 
 def test_without_a_state_nothing_is_left(tmp_path: Path) -> None:

@@ -68,6 +68,10 @@ def plan_of(tmp_path: Path, text: str | bytes) -> bool:
         (WHOLE + "[rules]\nmemory_threshold = 1e300\n", "from 0 to 1"),
         ("seed = [1]\n" + WHOLE, "found a list of 1, expected a whole number"),
         (
+            "instance_types = 5\n" + WHOLE.replace("ml.m5.xlarge", "ml.no"),
+            "instance_types",
+        ),
+        (
             '[[instance_types]]\nname = "a\\u001b[2J\\nb"\ncores = 1\nmemory = "8GB"\n' + WHOLE,
             "expected one line",
         ),

@@ -49,15 +49,15 @@ class Application:
     """folder: where what survives is kept; None: nothing is."""
 
     def __init__(self, moto: WSGIApplication, folder: Path | None, shelf: Shelf) -> None:
-        # The same few threads: each keeps for itself what its longest body took of memory.
-        self._moto, self._few = moto, ThreadPoolExecutor(_AT_ONCE, "long bodies")
-        self._journal = None if folder is None else CallJournal(folder / "calls.jsonl")
-        self._objects, self._conditional = Objects(shelf), threading.Lock()
         if folder is not None and (folder / "buckets").exists():
             raise PlatformFailed(
                 f"{folder / 'buckets'} is of an older simulator, which kept buckets in files of "
                 "their own: name another --state."
             )
+        # The same few threads: each keeps for itself what its longest body took of memory.
+        self._moto, self._few = moto, ThreadPoolExecutor(_AT_ONCE, "long bodies")
+        self._journal = None if folder is None else CallJournal(folder / "calls.jsonl")
+        self._objects, self._conditional = Objects(shelf), threading.Lock()
 
     def restore(self) -> None:
         """Give moto back what it held. Raises PlatformFailed where a file is damaged."""
