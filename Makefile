@@ -69,13 +69,13 @@ setup:  ## makes all environments, Merlin's too: 4 minutes with -j2; does nothin
 	@PYTHON=$(named) requirements/system.sh setup
 	@+$(MAKE) --no-print-directory with-all
 
-check:  ## lint, then all unit and golden tests that need no tritonserver: a minute
+check:  ## lint, then all unit and golden tests that need no tritonserver: 2.5 minutes
 	@PYTHON=$(named) requirements/system.sh check
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory lint
 	$(call pytest,8) $(short) -m 'not tritonserver and not thorough' tests/architecture tests/unit tests/golden $(addsuffix /tests/unit,$(projects))
 
-test:  ## lint and the image's suite, side by side, then the projects' short ones: 8 minutes (N=6 tests at a time)
+test:  ## lint and the image's suite, side by side, then the projects' short ones: 9 minutes (N=6 tests at a time)
 	@PYTHON=$(named) requirements/system.sh test
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory -j2 lint suite
