@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serve import errors
-from serve.http.messages import write_error_body
+from serve.http.contract_bodies import write_error_body
 from serve.log_context import bind
 from serve.telemetry.invocation_record import target_model
 

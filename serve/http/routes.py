@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from serve.http.error_responses import WANTED
-from serve.http.messages import (
+from serve.http.contract_bodies import (
     list_body,
     model_body,
     parse_load_request,
     parse_page,
 )
+from serve.http.error_responses import WANTED
 from serve.log_context import bind
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry

@@ -20,7 +20,6 @@ from serve.invoke.translation import TritonRequest
 from serve.models.registry import MOST_FAILURES, Model, Registry, State
 from serve.models.revival import Revival
 from serve.triton.connection import MOST_OF_ERROR, Answer
-from serve.triton.functions import is_never_the_callers
 from serve.triton.messages import (
     Verdict,
     find_dead_model,
@@ -31,6 +30,7 @@ from serve.triton.messages import (
     speaks_of_values,
 )
 from serve.triton.refusals import Refusal, read_refusal
+from serve.triton.workflow_failures import is_never_the_callers
 
 #: Stands at the end of what a model said, where that is not all of it.
 _CUT = f"… (cut after {MOST_OF_ERROR // 1024} KB)"

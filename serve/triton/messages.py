@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 
 from serve.triton.exhaustion import means_exhaustion
-from serve.triton.functions import (
+from serve.triton.workflow_failures import (
     FORMATTED,
     WORKFLOW_FAILED,
     find_failed_function,

@@ -105,10 +105,10 @@ def test_one_reader_of_the_environment() -> None:
 
 
 def test_wire_names_stand_in_one_place() -> None:
-    """The contract's own words for its fields are known to messages.py alone."""
+    """The contract's own words for its fields are known to contract_bodies.py alone."""
     wire_names = {"modelName", "modelUrl", "nextPageToken"}
     knowing = {relative(path) for path in sources(*PACKAGES) if wire_names & words(path).strings}
-    assert knowing == {"serve/http/messages.py"}
+    assert knowing == {"serve/http/contract_bodies.py"}
 
 
 #: What of the libraries may name a setting: what messages about archives send people to; commands,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ensemble_tools import Form, ServingPlan
 from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, TritonTimeout, TritonUnavailable
-from serve.http.messages import list_body, parse_page
+from serve.http.contract_bodies import list_body, parse_page
 from serve.models.registry import Model, Registry, State
 from tests.unit.serve.joined import invocation_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from serve.triton.functions import is_never_the_callers, speaks_of_columns
 from serve.triton.messages import Verdict, find_failure_cause, judge, speaks_of_values
+from serve.triton.workflow_failures import is_never_the_callers, speaks_of_columns
 
 PACKAGES = "/venv/lib/python3.11/site-packages"
 MODEL = "/work/serving/m/1/model.py"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.errors import BadRequest
-from serve.http.messages import (
+from serve.http.contract_bodies import (
     MAX_PAGE,
     list_body,
     parse_load_request,
