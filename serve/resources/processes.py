@@ -74,10 +74,9 @@ def find_children(proc: str = PROC) -> dict[int, list[Process]]:
 
 def find_family(first: Process, children: dict[int, list[Process]]) -> list[Process]:
     """A process and all below it; each once, though ids are used again while /proc is read."""
-    family = {first.pid: first}
-    waiting = [first]
-    for process in waiting:  # which grows meanwhile
-        below = [it for it in children.get(process.pid, ()) if it.pid not in family]
-        family |= {it.pid: it for it in below}
-        waiting += below
-    return [*family.values()]
+    family, ids = [first], {first.pid}
+    for process in family:  # which grows meanwhile
+        below = [it for it in children.get(process.pid, ()) if it.pid not in ids]
+        family += below
+        ids.update(it.pid for it in below)
+    return family

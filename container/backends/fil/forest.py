@@ -108,7 +108,7 @@ class Settings(Parameters):
 
     def __init__(self, config, model):
         super().__init__(config, model)
-        self.model_type = self.words.get("model_type", LEGACY)
+        self.model_type = self.texts.get("model_type", LEGACY)
         if self.model_type not in FILES:
             raise Refused(
                 f"parameter model_type of model '{model}' is '{self.model_type}', which is not "
@@ -116,7 +116,7 @@ class Settings(Parameters):
             )
         self.predict_proba = self.flag("predict_proba", False)
         # Its name from 25.09 on is is_classifier; NVIDIA's backend still reads the older one first.
-        older = "output_class" if "output_class" in self.words else "is_classifier"
+        older = "output_class" if "output_class" in self.texts else "is_classifier"
         self.output_class = self.flag(older)
         self.threshold = self.number("threshold") if self.output_class else 0.5
         # Below 1 all processors, which is FIL's default. Here every model is a process of its own,

@@ -155,7 +155,7 @@ class Parameters(stand_in.Parameters):
             ("ENABLE_JIT_EXECUTOR", "_jit_set_profiling_executor"),
             ("ENABLE_TENSOR_FUSER", "_jit_set_texpr_fuser_enabled"),
         ):
-            if key in self.words:
+            if key in self.texts:
                 getattr(torch._C, switch)(self.flag(key, True))
         for key, setter in (
             ("INTRA_OP_THREAD_COUNT", torch.set_num_threads),

@@ -43,22 +43,22 @@ class StandIn:
 
 
 class Parameters:
-    """The config's `parameters`: words by their keys."""
+    """The config's `parameters`: texts by their keys."""
 
     def __init__(self, config, model):
         parameters = config.get("parameters", {})
-        self.words = {key: value["string_value"] for key, value in parameters.items()}
+        self.texts = {key: value["string_value"] for key, value in parameters.items()}
         self.model = model
 
     def read(self, key, default, kind, expected):
-        """The word as `kind` makes a value of it; the default where there is none."""
-        if key not in self.words:
+        """The text as `kind` makes a value of it; the default where there is none."""
+        if key not in self.texts:
             return default
         try:
-            return kind(self.words[key])
+            return kind(self.texts[key])
         except ValueError:
             raise Refused(
-                f"parameter {key} of model '{self.model}' is '{self.words[key]}', expected "
+                f"parameter {key} of model '{self.model}' is '{self.texts[key]}', expected "
                 f"{expected}"
             ) from None
 

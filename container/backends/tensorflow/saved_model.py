@@ -116,8 +116,8 @@ class Parameters(stand_in.Parameters):
 
     def __init__(self, config, model):
         super().__init__(config, model)
-        self.tag = self.words.get("TF_GRAPH_TAG") or DEFAULT_TAG
-        if "TF_INIT_OPS_FILE" in self.words:
+        self.tag = self.texts.get("TF_GRAPH_TAG") or DEFAULT_TAG
+        if "TF_INIT_OPS_FILE" in self.texts:
             raise Refused(
                 f"parameter TF_INIT_OPS_FILE of model '{model}' is for graphs, which the Python "
                 "stand-in for TensorFlow does not serve; use NVIDIA's image"
@@ -149,7 +149,7 @@ class Parameters(stand_in.Parameters):
 
     def choose(self, signatures):
         """The signature named, or the default one, or without either name any that predicts."""
-        name = self.words.get("TF_SIGNATURE_DEF")
+        name = self.texts.get("TF_SIGNATURE_DEF")
         if (name or DEFAULT_SIGNATURE) in signatures:
             return signatures[name or DEFAULT_SIGNATURE]
         others = sorted(set(signatures) - set(OWN_SIGNATURES))

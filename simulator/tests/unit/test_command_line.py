@@ -20,3 +20,27 @@ def test_an_option_that_the_command_does_not_have(
     printed = capsys.readouterr().err
     assert "[--port PORT]" in printed
     assert printed.endswith("simulator serve: error: unrecognized arguments: --prot 8090\n")
+
+
+@pytest.mark.parametrize("text", ["+8", " 8", "8_0", "٨", "-8", "8.0", ""])
+@pytest.mark.parametrize(
+    ("command", "option", "expected"),
+    [
+        ("serve", "--port", "0 to 65535"),
+        ("up", "--instances", "a whole number from 1"),
+        ("plan", "--seed", "a whole number from 0, of at most 18 digits"),
+    ],
+)
+def test_whole_numbers_are_digits_alone(
+    command: str,
+    option: str,
+    expected: str,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Python's int() takes more, such as signs and underscores."""
+    monkeypatch.setattr(sys, "argv", ["simulator", command, f"{option}={text}"])
+    with pytest.raises(SystemExit):
+        read_command("simulator")
+    assert f"argument {option}: found {text!r}, expected {expected}" in capsys.readouterr().err

@@ -43,8 +43,8 @@ def keep_sentence(convert: Callable[[str], ValueT]) -> Callable[[str], ValueT]:
     return read
 
 
-def _read_digits(text: str) -> int:
-    """int() alone takes signs, spaces and underscores, too."""
+def digits(text: str) -> int:
+    """Digits as a number: int() takes signs, spaces and underscores, too. Raises ValueError."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError
     return int(text)
@@ -55,8 +55,8 @@ def at_least(least: float) -> Callable[[str], float]:
     return make_reader(float, f"a number from {least:g}", lambda value: least <= value < math.inf)
 
 
-count = make_reader(_read_digits, "a whole number from 1", lambda value: value >= 1)
-port = make_reader(_read_digits, "0 to 65535", lambda value: 0 <= value < 2**16)
+count = make_reader(digits, "a whole number from 1", lambda value: value >= 1)
+port = make_reader(digits, "0 to 65535", lambda value: 0 <= value < 2**16)
 seconds = make_reader(float, "seconds, more than 0", lambda value: 0 < value < math.inf)
 part = make_reader(float, "a number more than 0, and 1 at most", lambda value: 0 < value <= 1)
 share = make_reader(float, "a share from 0 to 1", lambda value: 0 <= value <= 1)

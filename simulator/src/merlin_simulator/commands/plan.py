@@ -26,7 +26,7 @@ wrong command line.
 """
 _GOOD, _NOT_GOOD = 0, 1
 _SEED = arguments.make_reader(
-    int, "a whole number from 0, of at most 18 digits", lambda seed: 0 <= seed < 10**18
+    arguments.digits, "a whole number from 0, of at most 18 digits", lambda seed: 0 <= seed < 10**18
 )
 
 

@@ -101,13 +101,13 @@ def whole(least: int, most: int) -> Reader:
 
 def numbers(value: Any) -> tuple[float, ...]:
     """A number or a list of them, in their order."""
-    found = value if isinstance(value, list) else [value]
-    if not found:
+    members = value if isinstance(value, list) else [value]
+    if not members:
         raise ValueError("found 0 numbers, expected one or more")
-    for member in found:
+    for member in members:
         if not _is_number(member) or not 0 <= member <= MOST_SECONDS:
             refuse(member, f"numbers from 0 to {MOST_SECONDS:g}")
-    return tuple(map(float, found))
+    return tuple(map(float, members))
 
 
 def quantiles(value: Any) -> tuple[float, ...]:
@@ -127,12 +127,12 @@ def size(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LEAST_BYTES:
         raise ValueError(f'found {value} bytes, expected a size such as "{value}MB"')
     try:
-        found = read_room(value) if isinstance(value, str) else value
+        count = read_room(value) if isinstance(value, str) else value
     except ValueError:
-        found = -1
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= MOST_BYTES:
+        count = -1
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_BYTES:
         refuse(value, "a size such as 4GB or 512MB")
-    return found
+    return count
 
 
 def _is_number(value: Any) -> bool:
