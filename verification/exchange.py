@@ -19,11 +19,13 @@ HEAD_SIZE_HEADER = b"inference-header-content-length"
 
 @dataclass(frozen=True)
 class Request:
-    """ordinary: it should be answered; others may be refused. rows: None where that is unknown."""
+    """A request to a form."""
 
     title: str
     tensors: Tensors
+    #: Whether it should be answered; others may be refused.
     ordinary: bool = True
+    #: None where that is unknown.
     rows: int | None = None
 
 
@@ -36,12 +38,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Refusal:
-    """No answer. judged: the model or tritonserver said that the request cannot be carried out.
-
-    Otherwise it was an accident: no answer in time, a process that died.
-    """
+    """No answer."""
 
     message: str
+    #: The model or tritonserver said that the request cannot be carried out. Otherwise it was an
+    #: accident: no answer in time, or a process that died.
     judged: bool = True
 
 

@@ -41,17 +41,16 @@ TIMED_ROWS = 5
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be verified. requests: None to generate them.
-
-    answer_timeout_s: a form that has not answered by then is not asked again.
-    """
+    """What is to be verified."""
 
     forms: Forms
+    #: None to generate them.
     requests: tuple[Request, ...] | None = None
     seed: int = 0
     batches: tuple[int, ...] = (1, 5, 100)
     tolerance: float = 0.0
     timing: bool = True
+    #: A form that has not answered by then is not asked again.
     answer_timeout_s: float = ANSWER_TIMEOUT_S
 
 

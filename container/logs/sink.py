@@ -38,11 +38,13 @@ class Lane(IntEnum):
 
 @dataclass(frozen=True)
 class _Item:
-    """Whole lines; or, without data, the place of `lines` that were dropped, the last one `at`."""
+    """Whole lines; or, without data, a gap where lines were dropped."""
 
     data: bytes
+    #: How many.
     lines: int
     lane: Lane = Lane.OWN
+    #: When the last of them was dropped.
     at: float = 0.0
 
 

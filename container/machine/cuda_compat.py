@@ -45,42 +45,41 @@ _BY_HAND = "SERVE_CUDA_COMPAT=on puts them on the path nevertheless"
 
 @dataclass(frozen=True)
 class CompatLibraries:
-    """The image's own libcuda. version: that of the driver it is of, as `550.54.15`.
-
-    branches: the first numbers of the drivers that it says it works with; empty where it says
-    nothing (that of CUDA 12.9 does, 575.57.08).
-    """
+    """The image's own libcuda."""
 
     folder: Path
+    #: The version of the driver that it belongs to, such as `550.54.15`.
     version: str
+    #: The first numbers of the drivers that it says it works with; empty where it says nothing
+    #: (that of CUDA 12.9 does, 575.57.08).
     branches: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class CudaOnMachine:
-    """What was found. gpus: how many the container was given.
+    """GPUs, driver and libraries of this machine."""
 
-    driver: the host's version, empty where it cannot be read. libraries: None for an image without
-    them. built_for: the driver that the image is built for, empty where it does not say.
-    """
-
+    #: How many the container was given.
     gpus: int
+    #: The host's version, empty where it cannot be read.
     driver: str = ""
+    #: None for an image without compatibility libraries.
     libraries: CompatLibraries | None = None
+    #: The driver that the image is built for, empty where it does not say.
     built_for: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is done, and one line for the log; no words: there is nothing to tell.
+    """The libcuda that is taken, and one line for the log."""
 
-    folder: what goes first on the loader's path. to_try: only if it proves good.
-    """
-
+    #: Empty where there is nothing to tell.
     words: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     is_warning: bool = False
+    #: The folder that goes first on the loader's path.
     folder: Path | None = None
+    #: Whether the folder is taken only if it proves good.
     to_try: bool = False
 
 

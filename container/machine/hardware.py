@@ -13,11 +13,11 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Hardware:
-    """gpus: how many. shared_memory: bytes of /dev/shm, None without a limit, or where it is not
-    known.
-    """
+    """What this machine has."""
 
+    #: How many GPUs.
     gpus: int = 0
+    #: Bytes of /dev/shm, None without a limit, or where it is not known.
     shared_memory: int | None = None
 
 

@@ -31,17 +31,17 @@ _PARSERS: Mapping[object, Parser] = {
 
 @dataclass(frozen=True)
 class Variable:
-    """One row of the table; of several names the first that is set counts.
+    """One row of the table."""
 
-    `field` is the setting's name. `default` is written as it would stand in the environment; "" is
-    unset. `shown` replaces it in docs/settings.md where the default is not one fixed word.
-    """
-
+    #: Of several names the first that is set counts.
     names: tuple[str, ...]
+    #: As it would stand in the environment; "" is unset.
     default: str
     meaning: str
     parser: Parser
+    #: Replaces the default in docs/settings.md where that is not one fixed word.
     shown: str = ""
+    #: The setting's name.
     field: str = ""
 
 

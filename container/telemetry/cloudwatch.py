@@ -62,16 +62,15 @@ _FULL, _REFUSED = "full", "refused"
 
 @dataclass(frozen=True)
 class _Reading:
-    """What there was to publish at one moment.
-
-    triton: its page, empty where none came. restarts: of tritonserver, so far.
-    """
+    """All numbers of one moment."""
 
     at_ms: int
     meters: Sequence[MeterReading]
     numbers: ModelNumbers
     machine: CollectorRegistry
+    #: tritonserver's page of metrics, empty where none came.
     triton: str
+    #: How often tritonserver was restarted so far.
     restarts: float
 
 

@@ -12,12 +12,12 @@ Known = Mapping[Hashable, Value]
 
 @dataclass(frozen=True)
 class Difference:
-    """changed: gauges as they are, of the rest what came to it. known: what is known from now on.
+    """How series have changed since they were last read."""
 
-    What was not counted since is not in `changed`.
-    """
-
+    #: Gauges as they are, of the others what came to them. A series that did not count since is
+    #: left out.
     changed: list[Series] = field(default_factory=list)
+    #: The values to compare with the next time.
     known: Known = field(default_factory=dict)
 
 

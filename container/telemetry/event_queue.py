@@ -20,9 +20,10 @@ MOST_BYTES = 16 * MIB
 
 @dataclass(frozen=True)
 class Event:
-    """A line of the log. text: ASCII."""
+    """A line of the log."""
 
     at_ms: int
+    #: In ASCII.
     text: str
 
     @property

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OutsideCounts:
-    """Each is asked whenever a page is made, and only ever grows.
+    """Counts that are read whenever a page is made, and only ever grow."""
 
-    dropped_lines: how many lines of the log nobody could be given. interpreter_starts: how often
-    each library's warm interpreter was started; empty where there are none.
-    """
-
+    #: Lines of the log that could be given to nobody.
     dropped_lines: Callable[[], int] = lambda: 0
+    #: How often each library's warm interpreter was started; empty where there are none.
     interpreter_starts: Callable[[], Mapping[str, int]] = dict

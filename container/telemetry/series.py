@@ -23,9 +23,10 @@ _DECLARED = re.compile(r"^# TYPE (\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Distribution:
-    """A histogram. counts: of each bucket, not cumulated; one more than bounds, for the rest."""
+    """A histogram."""
 
     bounds: tuple[float, ...]
+    #: One for each bucket, not cumulated, and one more for what is beyond the bounds.
     counts: tuple[int, ...]
     sum: float
 
@@ -40,11 +41,10 @@ Value = float | Distribution
 
 @dataclass(frozen=True)
 class Series:
-    """A number, or a histogram. key: the same for as long as the same is counted in it.
+    """A number, or a histogram."""
 
-    An archive's name is learned late, so that labels may change while the series goes on.
-    """
-
+    #: Stays the same while the series goes on. Labels may change: an archive's name is learned
+    #: late.
     key: Hashable
     name: str
     kind: str
@@ -61,12 +61,13 @@ class MeterKey(NamedTuple):
 
 @dataclass(frozen=True)
 class MeterReading:
-    """What a meter, which goes on counting, had at one moment. totals: those of TOTALS."""
+    """The numbers of a meter at one moment; the meter goes on counting."""
 
     meter: ModelMeter
     target_model: str
     codes: Mapping[int, int]
     parts: tuple[Distribution, ...]
+    #: Those of TOTALS.
     totals: tuple[int, ...]
 
 

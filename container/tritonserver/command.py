@@ -78,16 +78,15 @@ _FORWARDED = "http-header"  # --http-header-forward-pattern
 
 @dataclass(frozen=True)
 class TritonCommand:
-    """What is to be executed; `shm_prefix` begins the name of every region it makes in /dev/shm.
-
-    `secrets` are words of argv that nobody else is to read. has_added: argv ends with an operator's
-    own arguments.
-    """
+    """The command that starts tritonserver."""
 
     argv: tuple[str, ...] = field(repr=False)
     env: Mapping[str, str] = field(repr=False)
+    #: Begins the name of every region that it makes in /dev/shm.
     shm_prefix: str
+    #: Words of argv that nobody else is to read.
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    #: Whether argv ends with an operator's own arguments.
     has_added: bool = False
 
 

@@ -32,11 +32,13 @@ _HEADLESS = re.compile(r"Error: Failed to initialize NVML|Signal \(\d+\) receive
 
 @dataclass(frozen=True)
 class TritonLine:
-    """logger: the source file and line, where the line says them. model: empty if unknown."""
+    """A line of tritonserver's log."""
 
     level: str
     source: str
+    #: The source file and line, where the line says them.
     logger: str
+    #: Empty where it is unknown.
     model: str
     message: str
 

@@ -76,33 +76,30 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class BackendPython:
-    """The interpreter whose packages Python models get, as it describes itself.
-
-    `library_directory` holds its libpython; None where it has none of its own there. `nvtabular`
-    and `numpy` are the versions that it has, empty for none; `packages` those of all that is asked
-    for and there.
-    """
+    """The interpreter whose packages Python models get, as it describes itself."""
 
     executable: Path
     version: str
     prefix: Path
+    #: Holds its libpython; None where it has none of its own there.
     library_directory: Path | None
+    #: The version that it has, empty for none.
     nvtabular: str = ""
+    #: The version that it has, empty for none.
     numpy: str = ""
+    #: The versions of all packages that are asked for and there.
     packages: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class ModelsPython:
-    """What tritonserver runs models with.
+    """What tritonserver runs models with."""
 
-    python: None for the image's own arrangement, and as long as it is not known. stand_ins: the
-    backends that ours play, none as long as they are not known. backends: all that there are,
-    likewise.
-    """
-
+    #: None for the image's own arrangement, and as long as it is not known.
     python: BackendPython | None = None
+    #: The backends that have a stand-in of ours; none as long as they are not known.
     stand_ins: tuple[str, ...] = ()
+    #: All backends; none as long as they are not known.
     backends: tuple[str, ...] = ()
 
     @property
@@ -113,24 +110,25 @@ class ModelsPython:
 
 @dataclass(frozen=True)
 class TritonRuntime:
-    """How tritonserver is to be run.
-
-    `bin_path` goes first on PATH and `library_path` first on LD_LIBRARY_PATH; `server_bin`, our
-    own server's virtual environment, leaves PATH. `stand_ins` are the backends that ours play.
-    `configured_apart`: those of them that take no config of the Python backend's (_stand_apart).
-    `knows`: its features. `version`: as the image has it, empty where it says none.
-    """
+    """How tritonserver is to be run."""
 
     executable: Path
     backend_directory: Path
     cache_directory: Path | None
+    #: Goes first on PATH.
     bin_path: Path | None
+    #: Goes first on LD_LIBRARY_PATH.
     library_path: Path | None
+    #: Our own server's virtual environment, which leaves PATH.
     server_bin: Path | None
     backend_python: BackendPython | None
+    #: The backends that have a stand-in of ours.
     stand_ins: tuple[str, ...]
+    #: Those stand-ins that take no config of the Python backend's (_stand_apart).
     configured_apart: tuple[str, ...] = ()
+    #: The features of this version.
     knows: frozenset[str] = frozenset()
+    #: As the image has it, empty where it says none.
     version: str = ""
 
     @property

@@ -44,16 +44,17 @@ _SAID = 64 * 1024
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What interpreters run with.
+    """What interpreters run with."""
 
-    python: the models' interpreter. utils: Triton's own file for Python models. environment: that
-    of tritonserver's models. descriptors: limits of them, soft and hard. output: where they print.
-    """
-
+    #: The models' interpreter.
     python: Path
+    #: Triton's own file for Python models.
     utils: Path
+    #: The environment of tritonserver's models.
     environment: Mapping[str, str]
+    #: Their soft and hard limits.
     descriptors: tuple[int, int] | None = None
+    #: Where interpreters print.
     output: int | None = None
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Library:
-    """name: as stubs and SERVE_PRELOAD call it. modules: what is imported, in this order."""
+    """A library that a warm interpreter imports."""
 
+    #: As stubs and SERVE_PRELOAD call it.
     name: str
+    #: The modules that are imported, in this order.
     modules: tuple[str, ...]
 
     def is_lacking(self, missing: Collection[str]) -> bool:

@@ -65,13 +65,12 @@ _UNKNOWN_TENSORS = "with the model's own types and shapes in the place of TYPE_F
 
 @dataclass(frozen=True)
 class Advice:
-    """What a config needs, on one line. unknown: what of it nothing tells, in words.
-
-    completes: whether the backend tells it by itself where configs are not strict.
-    """
+    """What to write into a config that lacks inputs or outputs, on one line."""
 
     text: str
+    #: What no file of the model tells, in words.
     unknown: str
+    #: Whether the backend completes the config by itself where configs are not strict.
     completes: bool
 
 
@@ -86,14 +85,14 @@ class Completion:
 
 @dataclass(frozen=True)
 class _Described:
-    """extras: what a config needs beside its tensors. unknown: empty where all is known.
+    """What a model's file says of its config."""
 
-    is_served: False where the backend does not take the file, whatever a config says.
-    """
-
+    #: The fields that the config needs beside its tensors.
     extras: pb.ModelConfig
     signature: Signature | None
+    #: What the file leaves open, in words; empty where it leaves nothing.
     unknown: str = ""
+    #: False where the backend does not take the file, whatever a config says.
     is_served: bool = True
 
 

@@ -13,79 +13,75 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a schema.
-
-    dtype is Merlin's name for it ("int64", "string", ...) or None where the schema leaves it open.
-    A ragged column travels as two tensors, any other as one. dims are the sizes that the schema
-    fixes, the rows first, with None for one that it leaves open; None where it gives no shape.
-    """
+    """One column of a schema."""
 
     name: str
+    #: Merlin's name of the type ("int64", "string", ...), None where the schema leaves it open.
     dtype: str | None
+    #: A ragged column travels as two tensors, any other as one.
     is_ragged: bool
+    #: The sizes that the schema fixes, the rows first, None for a size that it leaves open; None
+    #: as a whole where it gives no shape.
     dims: tuple[int | None, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Operator:
-    """What a node does.
-
-    model_name: the Triton model that the operator calls, or None for an inline operator.
-    columns_in, columns_out: the operator's own schemas, which name the tensors of that call; empty
-    for operators that have none of their own.
-    selector: the column names that the operator itself carries, or None.
-    subgraph: the graph inside a Subgraph; loops: whether it is repeated until a condition holds.
-    state: all its attributes, as the pickle has them.
-    """
+    """What a node does."""
 
     class_name: str
     label: str
+    #: The Triton model that the operator calls, None for an inline operator.
     model_name: str | None = None
+    #: The operator's own schemas name the tensors of its call; they are empty for operators that
+    #: have none.
     columns_in: tuple[Column, ...] = ()
     columns_out: tuple[Column, ...] = ()
+    #: The column names that the operator itself carries, or None.
     selector: tuple[str, ...] | None = None
+    #: The graph inside a Subgraph.
     subgraph: ExecutorGraph | None = None
+    #: Whether the subgraph is repeated until a condition holds.
     loops: bool = False
+    #: All attributes, as the pickle has them.
     state: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node: an operator and where its columns come from.
-
-    upstream: numbers of parents, then of dependencies, in the executor's order of evaluation.
-    selection: the columns that the executor hands to the operator, in order; groups: the same, with
-    those that are selected together in one tuple.
-    is_leaf: it has no parents, so that its inputs (columns_in) are the request's.
-    inputs: the names of columns_in, the node's input schema.
-    dependency_columns: what its dependencies put out, by their schemas.
-    output: the node's output schema.
-    """
+    """One node: an operator and where its columns come from."""
 
     number: int
     operator: Operator
+    #: Numbers of the parents, then of the dependencies, in the executor's order of evaluation.
     upstream: tuple[int, ...]
+    #: The columns that the executor hands to the operator, in order.
     selection: tuple[str, ...]
+    #: The names of `columns_in`.
     inputs: tuple[str, ...]
+    #: The columns of the dependencies' output schemas.
     dependency_columns: tuple[str, ...]
+    #: The node's output schema.
     output: tuple[Column, ...]
+    #: The selection, with columns that are selected together in one tuple.
     groups: tuple[str | tuple[str, ...], ...] = ()
+    #: The node's input schema.
     columns_in: tuple[Column, ...] = ()
+    #: A leaf has no parents: its inputs are the request's.
     is_leaf: bool = False
 
 
 @dataclass(frozen=True)
 class ExecutorGraph:
-    """All nodes in post-order; the last one is the output node.
-
-    customised: how the executor's model.py differs from Merlin's own, which alone is known to do
-    what the graph says; empty where it does not differ. unread: why the graph could not be read as
-    data, so that it has no nodes and Merlin's own code alone knows it; empty where it was read.
-    """
+    """All nodes in post-order; the last one is the output node."""
 
     nodes: tuple[Node, ...]
+    #: How the executor's model.py differs from Merlin's own, which alone is known to do as the
+    #: graph says; empty where it does not differ.
     customised: str = ""
     outdated: str = ""
+    #: Why the graph could not be read as data; it has no nodes then, and Merlin's own code alone
+    #: knows it. Empty where it was read.
     unread: str = ""
 
     @property

@@ -45,13 +45,12 @@ _WORKFLOW_MODEL = "b05fb45ea474116d2d4cd9daad8c0bee21e3f69835da294a6b931ca3b8d3e
 
 @dataclass(frozen=True)
 class Template:
-    """What is known of an executor's model.py.
+    """How an executor's model.py was recognised."""
 
-    release: of merlin-systems, that exports this file. customised: how it differs from all that are
-    known; empty when it is one of them, and for a file that is not there, which is another fault.
-    """
-
+    #: The release of merlin-systems that exports this file.
     release: str = ""
+    #: How it differs from all files that are known; empty for one of them, and for a file that is
+    #: not there, which is another fault.
     customised: str = ""
 
     @property

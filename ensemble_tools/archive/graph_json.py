@@ -217,16 +217,15 @@ def _make(qualified_name: str, **state: Any) -> Inert:
 
 @dataclass(frozen=True)
 class _Saved:
-    """An operator as it is saved.
-
-    columns: those that are selected for it. workflow: the directory of the whole workflow, and
-    artifacts: of the files that the operator was fitted into.
-    """
+    """An operator as it is saved."""
 
     params: _Fields
     state: _Fields
+    #: The columns that are selected for the operator.
     columns: list[str]
+    #: The directory of the whole workflow.
     workflow: Path
+    #: The directory of the files that the operator was fitted into.
     artifacts: Path
     depth: int
 

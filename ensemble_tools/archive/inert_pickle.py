@@ -121,17 +121,16 @@ class _Budget:
 
 
 class Inert:
-    """Stands for an instance of a class that was not imported.
-
-    args: what it was made with, by place. state: its attributes, merged from every state it was
-    given. parts: the last state that was a tuple, such as those of numpy's arrays.
-    """
+    """Stands for an instance of a class that was not imported."""
 
     qualified_name = ""
     budget: _Budget
 
+    #: The arguments that the instance was made with, by position.
     args: tuple[Any, ...]
+    #: The attributes, merged from every state that the instance was given.
     state: dict[str, Any]
+    #: The last state that was a tuple, such as that of numpy's arrays.
     parts: tuple[Any, ...] = ()
 
     def __new__(cls, *args: Any, **named: Any) -> Any:

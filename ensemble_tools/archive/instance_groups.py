@@ -29,9 +29,10 @@ _TWO_ON_CPU = frozenset({"tensorflow", "onnxruntime"})
 
 @dataclass(frozen=True)
 class Instances:
-    """Of one version of a model. on_gpus: how many of them may be on a GPU, by its number."""
+    """The instances of one version of a model."""
 
     count: int
+    #: How many of them may be on each GPU, by the GPU's number.
     on_gpus: Mapping[int, int]
 
 

@@ -102,14 +102,12 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A parsed config.pbtxt beside its own text.
-
-    unknown_field is protobuf's sentence about a field that it does not know, with the line; empty
-    when it knows all of them.
-    """
+    """A parsed config.pbtxt beside its own text."""
 
     text: str
     message: pb.ModelConfig
+    #: Protobuf's sentence about a field that it does not know, with the line; empty where it
+    #: knows all of them.
     unknown_field: str = ""
 
     @property

@@ -25,8 +25,9 @@ _MOST = 500_000
 
 @dataclass(frozen=True)
 class NamedFunction:
-    """A function or class as a graph names it; operator: the class of the one that uses it."""
+    """A function or class as a graph names it."""
 
+    #: The class of the operator that uses it.
     operator: str
     module: str
     qualname: str

@@ -129,9 +129,11 @@ _CLASSES: dict[str, str] = (
 
 @dataclass(frozen=True)
 class _Attribute:
-    """type_name: of all its values, empty where they may be of any. may_lack: it may be absent."""
+    """The values of an operator's attribute in all pickles of a release."""
 
+    #: The type of all values, empty where they may be of any.
     type_name: str
+    #: Whether the attribute may be absent.
     may_lack: bool
 
 
@@ -148,12 +150,11 @@ _ATTRIBUTES = {name: _parse_attributes(text) for name, text in _CLASSES.items()}
 
 @dataclass(frozen=True)
 class Content:
-    """What a pickle tells of the release that wrote it.
+    """What a pickle tells of the release that wrote it."""
 
-    unlike: how it differs from 23.08's, empty for one of 23.08. is_old: it is from before 23.06.
-    """
-
+    #: How it differs from a pickle of 23.08, empty for one of 23.08.
     unlike: str = ""
+    #: Whether it is from before 23.06.
     is_old: bool = False
 
 

@@ -47,14 +47,12 @@ _MOST_DEPTH = 100
 
 @dataclass(frozen=True)
 class ExtractionLimits:
-    """What an archive may bring; beyond it is refused before it is written.
-
-    ratio: bytes of the directory for each of the archive, once there are more than
-    ratio_from_bytes.
-    """
+    """What an archive may bring; anything beyond it is refused before it is written."""
 
     total_bytes: int = 20 * _GIB
     members: int = 100_000
+    #: Bytes of the directory for each byte of the archive, once there are more than
+    #: ratio_from_bytes.
     ratio: float = 1000.0
     ratio_from_bytes: int = 64 * _MIB
 

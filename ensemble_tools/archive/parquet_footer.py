@@ -39,9 +39,11 @@ _TEXT, _LISTS, _STRUCT = 8, (9, 10), 12
 
 @dataclass(frozen=True)
 class Rows:
-    """count: 0 for what is no such file. text_bytes: of all columns, where one holds texts."""
+    """The rows of a file."""
 
+    #: 0 for a file that is no parquet.
     count: int = 0
+    #: Bytes of all columns, where one holds texts.
     text_bytes: int = 0
 
 

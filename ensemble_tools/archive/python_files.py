@@ -47,9 +47,11 @@ _REQUEST_CLASS = "InferenceRequest"
 
 @dataclass(frozen=True)
 class PythonFiles:
-    """strings: their string literals, each whole. makes_requests: they name the request class."""
+    """What Python files say."""
 
+    #: Their string literals, each whole.
     strings: frozenset[str] = frozenset()
+    #: Whether they name the class of requests.
     makes_requests: bool = False
 
 

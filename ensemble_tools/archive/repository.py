@@ -40,17 +40,15 @@ _MOST = 10
 
 @dataclass(frozen=True)
 class ModelRepository:
-    """An archive's models and the one that invocations are meant for.
-
-    calls: which models the python models call by name, as find_calls tells; what Merlin's executor
-    calls is in its graph instead. beside: names of what lies beside the models and is none, a
-    directory's with `/` at its end.
-    """
+    """An archive's models and the one that invocations are meant for."""
 
     path: Path
     models: Mapping[str, SourceModel]
     entry: SourceModel
+    #: The models that each Python model calls by name (find_calls); the executor's calls are in
+    #: its graph.
     calls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Names beside the models that are no models; a directory's ends in `/`.
     beside: tuple[str, ...] = ()
 
     @property

@@ -49,15 +49,15 @@ class Signature:
 
 @dataclass(frozen=True)
 class Forest:
-    """A forest by its file. model_type: in fil's words. features: None where it does not say.
+    """A forest, as its file describes it."""
 
-    classes: 1 for two classes, as fil counts, and for a regressor. is_classifier: None for an
-    objective of one's own, and where the file does not say.
-    """
-
+    #: The library that wrote it, in fil's words.
     model_type: str
+    #: None where the file does not say.
     features: int | None = None
+    #: 1 for two classes, as fil counts, and for a regressor.
     classes: int = 1
+    #: None for an objective of the user's own, and where the file does not say.
     is_classifier: bool | None = None
 
 

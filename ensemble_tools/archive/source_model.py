@@ -64,36 +64,38 @@ _VERSION_DIGITS = 18
 
 @dataclass(frozen=True)
 class SourceModel:
-    """One model directory as delivered.
-
-    config is None when there is no config.pbtxt. entries are the names of all that is in the
-    directory. versions are the numeric ones, ascending; payload is what lies in each of them, a
-    directory's name ending in `/`; graph_path is the pickled graph of the served version, if the
-    model is Merlin's executor: its config says so, and the graph is there. artifacts are the names
-    of the files beside that graph. workflow is what the served version's NVTabular workflow says of
-    itself, if there is one. packed: TorchScript files, their bytes, and those that they unpack to.
-    constants: graphs of SavedModels, the bytes of each with its variables, and those of its
-    constants as TensorFlow makes them.
-    hollow: files of the served version that hold nothing that could be loaded, and why.
-    bare: what stands in front of each of its files in a whole directory, such as `1/`; empty where
-    the directory is whole. completed_by: the file that says what its config lacks, empty where it
-    lacks nothing or no file says it; advice: what to write then.
-    """
+    """One model directory as delivered."""
 
     name: str
     directory: Path
+    #: None where there is no config.pbtxt.
     config: ModelConfig | None
+    #: The names of everything in the directory.
     entries: tuple[str, ...]
+    #: The numeric version directories, ascending.
     versions: tuple[int, ...]
+    #: The names in each version directory; a directory's ends in `/`.
     payload: Mapping[int, frozenset[str]]
+    #: The pickled graph of the served version, if the config says that this is Merlin's executor
+    #: and the file is there.
     graph_path: Path | None
+    #: The NVTabular workflow of the served version, if there is one.
     workflow: WorkflowFiles | None = None
+    #: The names of the files beside the graph.
     artifacts: frozenset[str] = frozenset()
+    #: TorchScript files: path, bytes, and the bytes that they unpack to.
     packed: tuple[tuple[Path, int, int], ...] = ()
+    #: SavedModels' graphs: path, bytes with their variables, and the bytes of the constants that
+    #: TensorFlow makes of them.
     constants: tuple[tuple[Path, int, int], ...] = ()
+    #: Files of the served version that hold nothing that could be loaded, and why.
     hollow: Mapping[str, str] = field(default_factory=dict)
+    #: The prefix that each file would have in a whole model directory, such as `1/`; empty where
+    #: the directory is whole.
     bare: str = ""
+    #: The file that says what the config lacks; empty where it lacks nothing or no file says it.
     completed_by: str = ""
+    #: What to write into the config where no file says what it lacks.
     advice: Advice | None = None
 
     @property

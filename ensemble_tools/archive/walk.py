@@ -47,9 +47,11 @@ class Walked:
 
 @dataclass
 class _Directory:
-    """files: entries that are no directories. subdirectories: path, link to it or None."""
+    """The entries of one directory."""
 
+    #: How many entries are no directories.
     files: int = 0
+    #: Each one's path, and the link to it or None.
     subdirectories: list[tuple[str, str | None]] = field(default_factory=list)
 
 

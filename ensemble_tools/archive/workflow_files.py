@@ -48,26 +48,29 @@ _VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
 
 @dataclass(frozen=True)
 class WorkflowFiles:
-    """nvtabular: the version that its label says wrote it, empty when it says none. missing: files
-    that are not there, by their places in the archive. broken: a file that NVTabular cannot read,
-    and what was found; empty for none. elsewhere: operators, and the files of theirs that are
-    neither in the archive nor on this machine. categories: the files that are there. content: which
-    release wrote it, by what it holds. unlabelled: why NVTabular fails on its label, which
-    compiling does not need; empty where it does not.
-    pickled: whether it is a pickle, and not graph.json. merlins_step: whether the program beside it
-    is Merlin's own workflow step, as merlin-systems 23.08 exports it. unusable: why no tables can
-    be made of its category files, where their reader has said so; empty where it has not.
-    """
+    """What the files of an NVTabular workflow say."""
 
+    #: The version of NVTabular in the workflow's label, empty where it names none.
     nvtabular: str = ""
+    #: Files that are not there, by their paths in the archive.
     missing: tuple[Path, ...] = ()
+    #: Files that NVTabular cannot read, and why.
     broken: tuple[tuple[Path, str], ...] = ()
+    #: Operators, and their files that are neither in the archive nor on this machine.
     elsewhere: tuple[tuple[str, str], ...] = ()
+    #: The category files that are there.
     categories: tuple[Path, ...] = ()
+    #: The release that wrote the workflow, by what the pickle holds.
     content: Content = field(default_factory=Content)
+    #: Why NVTabular fails on the label, which compiling does not need; empty where it does not
+    #: fail.
     unlabelled: str = ""
+    #: False for a workflow that was saved as graph.json.
     pickled: bool = True
+    #: Whether the program beside it is Merlin's own workflow step, as merlin-systems 23.08
+    #: exports it.
     merlins_step: bool = False
+    #: Why no tables can be made of the category files, once their reader has said so; else empty.
     unusable: str = ""
 
 

@@ -17,17 +17,17 @@ _LONGEST_WHY = 400
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one archive. code: as exit_codes.py has it. result: in a few words.
-
-    notes: what its owner should read though it went well. document: what is said of one archive
-    alone, for programs; None where it failed.
-    """
+    """The result of one archive."""
 
     archive: str
+    #: As in exit_codes.py.
     code: int
+    #: A few words.
     result: str
     why: str = ""
+    #: What the archive's owner should read though it went well.
     notes: tuple[str, ...] = ()
+    #: The same for programs; None where it failed.
     document: Any = None
 
 

@@ -56,33 +56,30 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Conversion:
-    """One column's tensors -> the tensors that a reader requires.
-
-    writes: the reader's tensors with their whole shapes. dtype: numpy's name of the type to cast
-    values to, None to leave them. why: the finding that makes it needed, for people.
-    """
+    """One column's tensors -> the tensors that a reader requires."""
 
     kind: Kind
     reader: str
     columns: tuple[str, ...]
     reads: tuple[Tensor, ...]
+    #: The reader's tensors with their whole shapes.
     writes: tuple[TensorSpec, ...]
+    #: numpy's name of the type that values are cast to, None to leave them.
     dtype: str | None
+    #: The finding that makes the conversion necessary, for people.
     why: str
 
 
 @dataclass(frozen=True)
 class Produced:
-    """What a source gives of one column.
-
-    specs: its tensors with their whole shapes, ragged ones in the order values, offsets. checked:
-    Triton holds them to their declared shapes. batched: the model's name, if its config puts a
-    batch dimension in front.
-    """
+    """The tensors of one column, as a source makes them."""
 
     producer: FromRequest | FromCall
+    #: The tensors with their whole shapes; a ragged column's are the values, then the offsets.
     specs: tuple[TensorSpec, ...]
+    #: Whether Triton holds the tensors to their declared shapes.
     checked: bool
+    #: The model's name, if its config puts a batch dimension in front.
     batched: str = ""
 
     @property
@@ -98,17 +95,17 @@ class Produced:
 
 @dataclass(frozen=True)
 class Required:
-    """What a reader requires of one column.
-
-    operator: the reader's, for messages. dtype: of the operator's schema. specs and batched: as in
-    Produced.
-    """
+    """The tensors of one column, as a reader requires them."""
 
     reader: str
+    #: The reader's operator, for messages.
     operator: str
     column: str
+    #: The type of the operator's schema.
     dtype: str | None
+    #: As in Produced.
     specs: tuple[TensorSpec, ...]
+    #: As in Produced.
     batched: str = ""
 
     @property

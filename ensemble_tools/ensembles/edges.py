@@ -39,17 +39,17 @@ _EXPORT_WITH_23_08 = f"{_EXPORT_AGAIN} with merlin-systems 23.08"
 
 @dataclass(frozen=True)
 class InputPlan:
-    """How one reader, a call or the answer, is fed.
-
-    tensors: the reader's tensors that come unchanged. conversions: what feeds the others. merlin:
-    inline operators feed it, and then all of its tensors come from a step that runs them; specs:
-    its tensors with their whole shapes.
-    """
+    """How one reader, a call or the answer, is fed."""
 
     reader: str
+    #: The reader's tensors that come unchanged.
     tensors: Mapping[str, Tensor]
+    #: The conversions that feed the reader's other tensors.
     conversions: tuple[Conversion, ...]
+    #: Whether inline operators feed the reader; then all of its tensors come from a step that
+    #: runs them.
     merlin: bool
+    #: The reader's tensors with their whole shapes.
     specs: tuple[TensorSpec, ...]
 
 

@@ -43,20 +43,22 @@ _TAKEN, _PROGRAMS = frozenset({"", "..", PurePosixPath(GRAPH_FILE).name}), ".py"
 
 @dataclass(frozen=True)
 class Program:
-    """What a step does. kind: what the template calls it. reads: the columns that it is given.
+    """What a generated step of an operator does."""
 
-    writes: the columns that it puts out, and of which it reads each is made. types: Triton's types
-    of those that have not the type of what they are made of. lists: those that are ragged, whatever
-    they are made of. settings: what else it is told. artifact: a file beside the graph that it
-    reads; a directory's name ends in a slash, and such a one may lie elsewhere.
-    """
-
+    #: The template's name of it.
     kind: str
+    #: The columns that the step is given.
     reads: tuple[str, ...]
+    #: The columns that the step puts out, and for each the column that it is made of.
     writes: Mapping[str, str]
+    #: Triton's types of the columns that have another type than what they are made of.
     types: Mapping[str, str] = field(default_factory=dict)
+    #: The other parameters of the step.
     settings: Mapping[str, object] = field(default_factory=dict)
+    #: A file beside the graph that the step reads; a directory's name ends in a slash, and a
+    #: directory may lie elsewhere.
     artifact: str = ""
+    #: The columns that are ragged, whatever they are made of.
     lists: frozenset[str] = frozenset()
 
     @property

@@ -25,11 +25,11 @@ from ensemble_tools.ensembles.reads import Reads
 
 @dataclass(frozen=True)
 class Ordering:
-    """order: keys of calls and names of generated steps, each behind all that it needs. waits:
-    which of them waits for which tensor that it does not read.
-    """
+    """The order of calls and generated steps."""
 
+    #: Keys of calls and names of generated steps, each after everything that it needs.
     order: tuple[str, ...]
+    #: For each that waits, the tensor that it waits for and does not read.
     waits: Mapping[str, Tensor]
 
 

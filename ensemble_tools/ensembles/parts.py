@@ -15,13 +15,14 @@ from ensemble_tools.ensembles.wiring import Call, Wiring
 
 @dataclass(frozen=True)
 class Parts:
-    """executor: its config. steps: the called models' configs by name. plans: as plan_inputs gives
-    them, of the wiring's calls and of the answer.
-    """
+    """What an ensemble is made of."""
 
     wiring: Wiring
+    #: The executor's config.
     executor: ModelConfig
+    #: The called models' configs by name.
     steps: Mapping[str, ModelConfig]
+    #: How each call and the answer is fed (plan_inputs).
     plans: Mapping[str, InputPlan]
     placement: Placement
 

@@ -28,15 +28,13 @@ _CONVERT, _OPERATORS = "convert", "operators"
 
 @dataclass(frozen=True)
 class GeneratedStep:
-    """A step that is published beside the archive's models.
-
-    conversions: what it carries out with numpy. readers: the keys of the calls, and ANSWER, that it
-    feeds by running inline operators with Merlin; a step does the one or the other.
-    """
+    """A step that is published beside the archive's models."""
 
     name: str
     level: int
+    #: The conversions that it carries out with numpy.
     conversions: tuple[Conversion, ...] = ()
+    #: The calls (by key, or ANSWER) that it feeds by running inline operators with Merlin.
     readers: tuple[str, ...] = ()
 
 

@@ -31,9 +31,10 @@ class FromInline:
 
 @dataclass(frozen=True)
 class FromStep:
-    """A generated step, which makes each of its tensors for one reader: a call's key, or ANSWER."""
+    """A generated step, which makes each of its tensors for one reader."""
 
     step: str
+    #: A call's key, or ANSWER.
     reader: str
 
 

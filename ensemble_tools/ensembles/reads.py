@@ -21,35 +21,39 @@ from ensemble_tools.ensembles.producers import ANSWER, REQUEST, FromCall, FromRe
 
 @dataclass(frozen=True)
 class Front:
-    """A model in front of the ensemble.
+    """A model in front of the ensemble."""
 
-    reasons: why it must be, a sentence each. before, behind: the steps that it carries out itself,
-    at the two ends of the graph.
-    """
-
+    #: Why there must be one, a sentence each.
     reasons: tuple[str, ...]
+    #: The steps that it carries out itself at the start of the graph.
     before: tuple[GeneratedStep, ...]
+    #: The steps that it carries out itself at the end of the graph.
     behind: tuple[GeneratedStep, ...]
 
 
 @dataclass(frozen=True)
 class Reads:
-    """Who reads what, and puts out what. Orders are those in which tensors come to their names.
+    """Who reads and who puts out which tensors.
 
-    calls: a call's key -> its inputs, and the tensors that they are fed with. steps, outputs: a
-    generated step -> what it reads, what it puts out; those of the front as well. answer: the
-    executor's outputs. specs: every tensor with its whole shape. inner: the generated steps inside
-    the ensemble. entering, leaving: the ensemble's own inputs and outputs.
+    Tensors get their names in the order in which they stand here.
     """
 
+    #: Each call's inputs, by its key, and the tensors that they are fed with.
     calls: Mapping[str, Mapping[str, Tensor]]
+    #: The tensors that each generated step reads, those of the front as well.
     steps: Mapping[str, tuple[Tensor, ...]]
+    #: The tensors that each generated step puts out, those of the front as well.
     outputs: Mapping[str, tuple[Tensor, ...]]
+    #: The executor's outputs.
     answer: Mapping[str, Tensor]
+    #: Every tensor with its whole shape.
     specs: Mapping[Tensor, TensorSpec]
+    #: The generated steps inside the ensemble.
     inner: tuple[GeneratedStep, ...]
     front: Front | None
+    #: The ensemble's own inputs.
     entering: tuple[Tensor, ...]
+    #: The ensemble's own outputs.
     leaving: tuple[Tensor, ...]
 
 

@@ -49,35 +49,35 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class GeneratedModel:
-    """A model that is made: its name in the archive's name space, None for the entry model.
+    """A model that is made for an ensemble."""
 
-    source: the text of its model.py, None for an ensemble. with_graph: what lies beside the
-    executor's own model.py belongs beside it. call: of the operator that it does the work of, whose
-    program says what else lies beside it; None for what does another's.
-    """
-
+    #: Its name among the archive's models, None for the entry model.
     name: str | None
     config: pb.ModelConfig
+    #: The text of its model.py, None for an ensemble.
     source: str | None = None
+    #: Whether the files beside the executor's model.py are published beside its own.
     with_graph: bool = False
+    #: The call whose operator it stands for: the program of that call says which other files lie
+    #: beside it. None where it stands for no operator.
     call: Call | None = None
 
 
 @dataclass(frozen=True)
 class EnsembleForm:
-    """What is published beside the children, the entry model last.
+    """The models of an ensemble."""
 
-    children: that are taken over. step_alone: the child that is the entry model itself,
-    as in a graph of one workflow. called: models that generated ones call by name, in the order in
-    which they are to be loaded. waits: children -> an input that is added to their configs, so that
-    they wait for another step. reasons: why this is no pure ensemble.
-    """
-
+    #: The generated models, the entry model last.
     models: tuple[GeneratedModel, ...]
+    #: The archive's models that are taken over.
     children: tuple[str, ...] = ()
+    #: The child that is the entry model itself, as in a graph of one workflow.
     step_alone: str | None = None
+    #: Models that generated ones call by name, in the order in which they are loaded.
     called: tuple[str, ...] = ()
+    #: Children -> an input that is added to their configs, so that they wait for another step.
     waits: Mapping[str, pb.ModelInput] = field(default_factory=dict)
+    #: Why this is no pure ensemble.
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -130,12 +130,14 @@ def _name_made(parts: Parts) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Renderer:
-    """names: of tensors in the ensemble. made: calls -> the generated steps that make them."""
+    """Writes the configs of an ensemble."""
 
     parts: Parts
     reads: Reads
     ordering: Ordering
+    #: The names of tensors in the ensemble.
     names: Mapping[Tensor, str]
+    #: Calls -> the generated steps that make them.
     made: Mapping[str, str]
     triton_name: Callable[[str], str]
 

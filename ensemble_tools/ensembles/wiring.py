@@ -60,15 +60,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a Triton model: its columns, their sources, and the columns it answers with.
+    """One call of a Triton model: its columns, their sources, and the columns it answers with."""
 
-    key: the model's name, with `/2`, `/3` for further calls of the same model. stacked: the forest
-    operator's columns, in the order in which they become the matrix; `sources` is empty then.
-    program: what is called is a generated step, which does that; key and model_name are the step's.
-    above: where inline operators feed it, the keys of all calls that Merlin's own code makes before
-    it, whether it reads of them or not.
-    """
-
+    #: The model's name, with `/2`, `/3` for further calls of the same model.
     key: str
     model_name: str
     operator: str
@@ -76,8 +70,14 @@ class Call:
     sources: Mapping[str, Source]
     columns_out: tuple[Column, ...]
     place: Place
+    #: The forest operator's columns, in the order in which they become the matrix; `sources` is
+    #: empty then.
     stacked: tuple[Source, ...] = ()
+    #: The program of a generated step, which is then what is called: key and model_name are the
+    #: step's.
     program: Program | None = None
+    #: The keys of all calls that Merlin's own code makes before this one, read or not, where
+    #: inline operators feed it.
     above: frozenset[str] = frozenset()
 
     @property
@@ -88,35 +88,34 @@ class Call:
 
 @dataclass(frozen=True)
 class Inline:
-    """An operator that runs Python inside the executor.
-
-    columns: those it is handed. reads: all that reaches it. models: Triton models that it calls, as
-    a loop over a subgraph may. foreign: it is not Merlin's own.
-    """
+    """An operator that runs Python inside the executor."""
 
     key: str
     operator: str
+    #: The columns that the operator is handed.
     columns: tuple[str, ...]
+    #: Everything that reaches the operator.
     reads: tuple[Source, ...]
+    #: Triton models that the operator calls, as a loop over a subgraph may.
     models: tuple[str, ...] = ()
+    #: Whether the operator's class is not Merlin's own.
     foreign: bool = False
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """The calls in an order in which each finds its sources, and the answer's columns.
-
-    inlines: the inline operators that calls or the answer depend on, by key. columns: the schema of
-    the answer. idle: calls that nothing in the answer needs, which are here for inline operators:
-    Merlin's own code makes them all. notes: sentences about what Merlin leaves open and how it was
-    decided.
-    """
+    """The calls in an order in which each finds its sources, and the answer's columns."""
 
     calls: tuple[Call, ...]
+    #: The inline operators that calls or the answer depend on, by key.
     inlines: Mapping[str, Inline]
     answer: Mapping[str, Source]
+    #: The schema of the answer.
     columns: tuple[Column, ...] = ()
+    #: What Merlin leaves open and how it was decided, a sentence each.
     notes: tuple[str, ...] = ()
+    #: Keys of calls that the answer does not need: Merlin's own code makes all calls, and inline
+    #: operators are run by it.
     idle: frozenset[str] = frozenset()
 
 
@@ -187,14 +186,13 @@ def _find_needed(run: _Evaluation, answer: Mapping[str, Source]) -> tuple[set[st
 
 @dataclass
 class _Evaluation:
-    """One evaluation of a graph, and the calls and inline operators that it came to.
-
-    programs: whether there are generated steps in the place of operators. outdated: an older
-    release made the graph, in which lists are columns with names of two parts.
-    """
+    """One evaluation of a graph, and the calls and inline operators that it came to."""
 
     path: Path
+    #: Whether generated steps take the place of operators.
     programs: bool = True
+    #: Whether an older release made the graph, in which lists are columns with names of two
+    #: parts.
     outdated: bool = False
     calls: dict[str, Call] = field(default_factory=dict)
     inlines: dict[str, Inline] = field(default_factory=dict)

@@ -14,16 +14,14 @@ REQUEST, ANSWER = "request", "answer"
 
 @dataclass(frozen=True)
 class Tensor:
-    """A column of Merlin's, or a tensor of Triton's.
-
-    dtype: in the words of its side ("int64", "INT64"), None where it is open. shape: with the batch
-    dimension, -1 for any size, None where it is not declared. ragged: a column of lists of any
-    length, which travels as two tensors.
-    """
+    """A column of Merlin's, or a tensor of Triton's."""
 
     name: str
+    #: In the words of its side ("int64", "INT64"), None where it is open.
     dtype: str | None = None
+    #: With the batch dimension, -1 for any size; None where it is not declared.
     shape: tuple[int, ...] | None = None
+    #: A column of lists of any length, which travels as two tensors.
     ragged: bool = False
 
 
@@ -45,27 +43,28 @@ class Flow:
 
 @dataclass(frozen=True)
 class Edge:
-    """From node to node, by their ids. calls: a call made at run time, instead of a flow."""
+    """From node to node, by their ids."""
 
     source: str
     target: str
     flows: tuple[Flow, ...] = ()
+    #: A call made at run time, instead of a flow.
     calls: bool = False
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """How a step that is an NVTabular workflow is served: compiled, unless there is a reason.
+    """How a step that is an NVTabular workflow is served."""
 
-    operators: kinds of compiled operators, and how many of each. kept: why NVTabular runs the
-    others, a sentence for each; empty where all are compiled. recognised: as which NVTabular's, and
-    by what; empty where it is not compiled. pickled: whether it was saved as a pickle.
-    """
-
+    #: Kinds of compiled operators, and how many of each.
     operators: tuple[tuple[str, int], ...] = ()
+    #: Why it is not compiled; empty where it is.
     not_compiled: str = ""
+    #: Why NVTabular runs the other operators, a sentence for each; empty where all are compiled.
     kept: tuple[str, ...] = ()
+    #: Whose workflow it was recognised as, and by what; empty where it is not compiled.
     recognised: str = ""
+    #: Whether it was saved as a pickle.
     pickled: bool = True
 
     @property
@@ -84,24 +83,24 @@ class Workflow:
 
 @dataclass(frozen=True)
 class Node:
-    """One box.
-
-    kind, Merlin's: request, selection, call, inline, subgraph, answer; Triton's: request, step,
-    generated, ensemble, executor, model, answer. model: the model directory that it calls or is.
-    within: the Subgraph operators that it lies in, outermost first. folded: of a box that stands
-    for several, how many; holds: what they are called, and how many of each. workflow: for a step
-    that is one.
-    """
+    """One box."""
 
     id: str
+    #: Merlin's: request, selection, call, inline, subgraph, answer. Triton's: request, step,
+    #: generated, ensemble, executor, model, answer.
     kind: str
     title: str
     detail: str = ""
+    #: The model directory that the box calls or is.
     model: str | None = None
     outputs: tuple[Tensor, ...] = ()
+    #: The Subgraph operators that the box lies in, outermost first.
     within: tuple[str, ...] = ()
+    #: How many boxes this one stands for.
     folded: int = 1
+    #: The titles of the boxes that it stands for, and how many of each.
     holds: tuple[tuple[str, int], ...] = ()
+    #: For a step that is a workflow.
     workflow: Workflow | None = None
 
 
@@ -132,14 +131,11 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Picture:
-    """Both sides, and how they belong together.
-
-    form: the plan's, None when the archive is refused; then refusal says why, and refused_at names
-    the nodes that it speaks of, where it speaks of any.
-    """
+    """Both sides, and how they belong together."""
 
     archive: str
     model_name: str
+    #: The plan's form, None when the archive is refused.
     form: str | None
     entry: str | None
     merlin: Side | None = None
@@ -148,7 +144,9 @@ class Picture:
     reasons: tuple[Reason, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
+    #: Why the archive is refused.
     refusal: str | None = None
+    #: The nodes that the refusal speaks of.
     refused_at: tuple[str, ...] = ()
     request: tuple[Tensor, ...] = field(default=())
     answer: tuple[Tensor, ...] = field(default=())

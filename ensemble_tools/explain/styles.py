@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BoxStyle:
-    """Of one kind of box. meaning: the key's words."""
+    """The style of one kind of box."""
 
     fill: str
     line: str
+    #: The words in the picture's key.
     meaning: str
 
 

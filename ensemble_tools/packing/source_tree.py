@@ -33,20 +33,24 @@ class TreeUnusable(EnsembleToolsError):
 
 @dataclass(frozen=True)
 class Entry:
-    """A directory or a file. place: relative, `/` between the parts; size in bytes, 0 for a directory."""  # noqa: E501  # one sentence for four fields
+    """A directory or a file of the tree."""
 
+    #: Relative, with `/` between the parts.
     place: str
     source: Path
     is_directory: bool
+    #: In bytes, 0 for a directory.
     size: int = 0
     executable: bool = False
 
 
 @dataclass(frozen=True)
 class SourceTree:
-    """All entries below a directory, each after the directory that it is in; and what was litter."""  # noqa: E501  # as above
+    """All entries below a directory."""
 
+    #: Each after the directory that it is in.
     entries: tuple[Entry, ...]
+    #: Litter that is not packed.
     left_out: tuple[str, ...]
 
     @property

@@ -82,13 +82,13 @@ def _count_most_instances() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """What there is. memory_bytes: of the machine, or of the container where that is less.
+    """What this machine has."""
 
-    instances: of one model, over all its groups and served versions. gpus: how many it has.
-    """
-
+    #: The machine's memory, or the container's where that is less.
     memory_bytes: int = field(default_factory=_read_memory)
+    #: The most instances of one model, over all its groups and served versions.
     instances: int = field(default_factory=_count_most_instances)
+    #: How many GPUs there are.
     gpus: int = 0
 
 

@@ -62,27 +62,27 @@ _PLATFORMS = {"ensemble": ENSEMBLE, EXECUTOR_PLATFORM: EXECUTOR}
 
 @dataclass(frozen=True)
 class ModelDemand:
-    """One Triton model of a plan.
-
-    kind: one of the names above, or the backend. instances: how many of it tritonserver makes.
-    payload_bytes: of the files in its largest version. on_gpus: how many of its instances may be on
-    a GPU, by its number. table_bytes: of category files' rows, and of tables in a workflow's
-    pickle, while lookups are written of them, and of the files in NVTabular from the first request
-    on.
-    """
+    """One Triton model of a plan."""
 
     triton_name: str
+    #: One of the names above, or the backend.
     kind: str
+    #: How many instances tritonserver makes.
     instances: int
+    #: The files in its largest version.
     payload_bytes: int
+    #: How many of its instances may be on each GPU, by the GPU's number.
     on_gpus: Mapping[int, int] = field(default_factory=dict)
+    #: Category files' rows, and tables in a workflow's pickle: held while lookups are written of
+    #: them, and by NVTabular from the first request on.
     table_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a plan asks for. identity: the same for copies of an archive, whatever their names."""
+    """What a plan asks for."""
 
+    #: The same for copies of an archive, whatever their names.
     identity: str
     models: tuple[ModelDemand, ...]
 

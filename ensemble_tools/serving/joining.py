@@ -63,26 +63,25 @@ _Configs = Mapping[str, pb.ModelConfig]
 
 @dataclass(frozen=True)
 class Predictor:
-    """What plays a backend in a child. library: what its interpreter has imported. program: the
-    file with the TritonPythonModel.
-    """
+    """The program that plays a backend in a child."""
 
+    #: The library that its interpreter has imported.
     library: str
+    #: The file with the TritonPythonModel.
     program: Path
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A model with where its program is: absolute, or in the directory of the joined model's.
-
-    library: a predictor's. interpreter: what an operator, or a workflow with functions, would have.
-    """
+    """A model, and where its program lies: absolute, or in the directory of the joined model."""
 
     model: PublishedModel
     config: pb.ModelConfig
     program: str
     version: str
+    #: The predictor's library.
     library: str = ""
+    #: The warm interpreter that an operator, or a workflow with functions, would have.
     interpreter: str = ""
 
     @property

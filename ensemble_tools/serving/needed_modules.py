@@ -32,9 +32,11 @@ _PYTHONS = {"__builtin__", "__main__", "copy_reg"}
 
 @dataclass(frozen=True)
 class NeededModule:
-    """graph: the file that names it. version: the directory that it belongs into."""
+    """A module that a graph needs."""
 
+    #: The file that names it.
     graph: Path
+    #: The directory that it belongs into.
     version: Path
     named: NamedFunction
 

@@ -22,12 +22,10 @@ from ensemble_tools.serving.unpickling import describe_unpickled
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive as the container sees it: exactly one of plan and refusal is there.
-
-    graph is None when the entry model is no executor, or when its graph could not be read.
-    """
+    """One archive as the container sees it: exactly one of plan and refusal is there."""
 
     repository: ModelRepository
+    #: None where the entry model is no executor, or its graph could not be read.
     graph: ExecutorGraph | None = None
     plan: ServingPlan | None = None
     refusal: ArchiveError | None = None

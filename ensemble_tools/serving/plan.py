@@ -43,24 +43,25 @@ __all__ = ["Choices", "Compiled", "Form", "PublishedModel", "Rewrite", "ServingP
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen for all archives.
+    """The choices that hold for all archives."""
 
-    strict: Triton runs without auto-completion, so configs must be whole. rewrite: which forms an
-    executor model may take. compile: what becomes of workflows. pickles: whether anybody may
-    unpickle. warm: whether there are warm interpreters; predictors: what their children run for a
-    backend, by its name. answers_parts: inner ensembles are to answer any part of their outputs.
-    nvtabular: the version that the models' Python has, empty when it is not known. limits: what
-    configs may ask for, this machine's when they are not given.
-    """
-
+    #: Triton runs without auto-completion, so configs must be whole.
     strict: bool = True
+    #: The forms that an executor model may take.
     rewrite: Rewrite = Rewrite.AUTO
+    #: What becomes of workflows.
     compile: Compile = Compile.OFF
+    #: Whether anybody may unpickle.
     pickles: bool = True
+    #: Whether there are warm interpreters.
     warm: bool = False
+    #: What the interpreters' children run for a backend, by its name.
     predictors: Mapping[str, Predictor] = field(default_factory=dict)
+    #: Whether inner ensembles are to answer any part of their outputs.
     answers_parts: bool = False
+    #: The version that the models' Python has, empty where it is not known.
     nvtabular: str = ""
+    #: What configs may ask for; this machine's limits by default.
     limits: Limits = field(default_factory=Limits)
 
     @property

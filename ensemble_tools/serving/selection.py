@@ -24,21 +24,20 @@ from ensemble_tools.serving.serving_plan import Form, PublishedModel
 
 @dataclass(frozen=True)
 class Selection:
-    """What a form serves.
-
-    models: the archive's own, each after those that it needs. entry: the one of them that has the
-    entry model's name; None where a generated one has it. called: names of those that Python
-    models call, in the order in which they are loaded. generated: what is published beside the
-    archive's own. waits: inputs that models are given to wait for others. reasons, notes, doubts:
-    the form's own, as ServingPlan has them.
-    """
+    """The models that a form serves."""
 
     form: Form
+    #: The archive's own models, each after those that it needs.
     models: tuple[SourceModel, ...]
+    #: The name of the one that is the entry model; None where a generated one is.
     entry: str | None
+    #: Names of the models that Python models call, in the order in which they are loaded.
     called: tuple[str, ...]
+    #: Models that are published beside the archive's own.
     generated: tuple[PublishedModel, ...] = ()
+    #: Inputs that models are given so that they wait for others.
     waits: Mapping[str, pb.ModelInput] = field(default_factory=dict)
+    #: As in ServingPlan, like notes and doubts.
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()

@@ -78,14 +78,12 @@ _EXPORT = (
 
 @dataclass(frozen=True)
 class Rules:
-    """What models are held against.
+    """The rules that models are held against."""
 
-    strict: inputs and outputs must be declared, as without auto-completion.
-    under_executor: the models belong to an executor's graph, where strictness is a must: the edges
-    of its ensemble are checked before any backend could be asked.
-    """
-
+    #: Inputs and outputs must be declared, as without auto-completion.
     strict: bool
+    #: The models belong to an executor's graph, where strictness is a must: the edges of its
+    #: ensemble are checked before any backend could be asked.
     under_executor: bool = False
 
     @property

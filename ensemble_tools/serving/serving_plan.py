@@ -52,68 +52,68 @@ class Rewrite(Enum):
 
 @dataclass(frozen=True)
 class Compiled:
-    """An NVTabular workflow as a program that needs numpy alone.
-
-    place: the model's program file, in its directory, whose place the compiled one takes.
-    recognised: as whose the workflow was, and by what, for people.
-    """
+    """An NVTabular workflow as a program that needs numpy alone."""
 
     program: Program
+    #: The model's program file, in its directory, which the compiled one replaces.
     place: str
+    #: Whose workflow it was recognised as, and by what, for people.
     recognised: str = ""
 
 
 @dataclass(frozen=True)
 class OwnCode:
-    """Python files of the archive's in a model, which see nothing but their archive.
+    """Python files of the archive's in a model, which see nothing but their archive."""
 
-    files: their places in the model, such as `1/model.py`. place: the model's directory, in the
-    archive. names: the models that they can call, and the Triton names of these.
-    """
-
+    #: Paths in the model's directory, such as `1/model.py`.
     files: tuple[str, ...]
     archive: Path
+    #: The model's directory, in the archive.
     place: PurePosixPath
+    #: The models that the files can call, and the Triton names of these.
     names: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """One model directory of the serving repository.
-
-    source_name: the model it was in the archive. config_text: its config.pbtxt, None for none.
-    links: names in the directory and what each stands for, files by links.
-    files: paths in the directory, such as `1/model.py`, and the text of each: generated ones, which
-    take the place of what is linked there.
-    empty_versions: version directories that are made because Triton wants one and there is nothing
-    to put into it. compiled: what is published in the place of its workflow; not_compiled: why a
-    workflow is published as delivered, empty for other models. generated: whether its process runs
-    a step of ours alone, no code of the archive's that may want a word at its end. warm: where its
-    file is, such as `1/model.py`, if that is Merlin's or ours and needs a large library, so that a
-    child of a warm interpreter may run it; else empty. interpreter: which one has what a step of
-    ours needs, empty for NVTabular's or none. steps: models that it runs itself, whose directories
-    lie in its own (STEPS); tritonserver does not know them. place: of the operator in
-    Merlin's graph whose step it is, its number behind those of the Subgraphs around it; empty for a
-    model that is no operator's step. own_code: what the archive's own Python in it may see.
-    categories: the files that its workflow was fitted into. no_pickle: where its workflow lies,
-    such as `1/workflow`, if Merlin's own step reads it and it is saved as graph.json.
-    """
+    """One model directory of the serving repository."""
 
     triton_name: str
+    #: The model's name in the archive.
     source_name: str
+    #: Its config.pbtxt, None for none.
     config_text: str | None
+    #: Names in the directory, and what each stands for; files become links.
     links: tuple[tuple[str, Path], ...] = ()
+    #: Version directories that Triton wants and that nothing is put into.
     empty_versions: tuple[int, ...] = ()
+    #: Paths in the directory, such as `1/model.py`, and the text of each: generated files, which
+    #: replace what is linked there.
     files: tuple[tuple[str, str], ...] = ()
+    #: What is published instead of the model's workflow.
     compiled: Compiled | None = None
+    #: Why a workflow is published as delivered; empty for other models.
     not_compiled: str = ""
+    #: Whether its process runs a step of ours alone, no code of the archive's that may have
+    #: something to do at its end.
     generated: bool = False
+    #: Its program, such as `1/model.py`, if a child of a warm interpreter may run it: that is
+    #: Merlin's or ours and needs a large library. Else empty.
     warm: str = ""
+    #: The warm interpreter that has what a step of ours needs; empty for NVTabular's, or none.
     interpreter: str = ""
+    #: Models that it runs itself: their directories lie in its own (STEPS), and tritonserver does
+    #: not know them.
     steps: tuple[PublishedModel, ...] = ()
+    #: The operator in Merlin's graph whose step it is: its number behind those of the Subgraphs
+    #: around it. Empty for a model that is no operator's step.
     place: tuple[int, ...] = ()
+    #: What the archive's own Python in it may see.
     own_code: OwnCode | None = None
+    #: The files that its workflow was fitted into.
     categories: tuple[Path, ...] = ()
+    #: The directory of its workflow, such as `1/workflow`, if Merlin's own step reads it and it
+    #: is saved as graph.json.
     no_pickle: str = ""
 
     @cached_property
@@ -160,26 +160,26 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class ServingPlan:
-    """Everything that serves one SageMaker model; steps before the models that need them.
-
-    called: Triton names of models that python models call by name, in the order in which they are
-    loaded; tritonserver loads an ensemble's steps with it, but knows nothing of such calls.
-    reasons: why the forms that come before this one were not taken, a sentence for each place.
-    notes are sentences for people: what was left out and why. doubts are sentences about what was
-    passed on without being understood, for the message of a load that then fails. not_joined: why
-    an ensemble's steps are processes of their own where they might be one; a sentence for each.
-    queue: how many requests may wait, where a step's config says so; any number where it is None.
-    """
+    """Everything that serves one SageMaker model."""
 
     model_name: str
     form: Form
     entry: str
+    #: Steps before the models that need them.
     models: tuple[PublishedModel, ...]
+    #: Triton names of models that Python models call by name, in the order in which they are
+    #: loaded: tritonserver loads an ensemble with its steps, but knows nothing of such calls.
     called: tuple[str, ...] = ()
+    #: Why the forms that come before this one were not taken, a sentence for each place.
     reasons: tuple[str, ...] = ()
+    #: What was left out and why, in sentences for people.
     notes: tuple[str, ...] = ()
+    #: What was passed on without being understood, for the message of a load that then fails.
     doubts: tuple[str, ...] = ()
+    #: Why an ensemble's steps are processes of their own where they might be one, a sentence for
+    #: each.
     not_joined: tuple[str, ...] = ()
+    #: How many requests may wait, where a step's config says so; None for any number.
     queue: QueueBound | None = None
 
     def without_values(self) -> ServingPlan:

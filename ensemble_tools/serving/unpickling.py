@@ -58,12 +58,14 @@ _MOST_ENTRIES = 10_000
 
 @dataclass(frozen=True)
 class Unpickled:
-    """path: the file. reader: who unpickles it. why: the operator, and the reason. remedy: what
-    makes it needless."""
+    """A file that is unpickled when a plan is served."""
 
     path: Path
+    #: Who unpickles it.
     reader: str
+    #: The operator, and the reason.
     why: str
+    #: A change that makes unpickling unnecessary.
     remedy: str
 
 

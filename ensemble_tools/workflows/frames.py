@@ -28,35 +28,36 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A column in a register.
-
-    width: of its items in bytes where that is known for certain, 0 where it depends on values: an
-    operation that may widen its values (casting.put) says 0.
-    is_list: it has one list a row. python_rows: those are Python's lists, as Groupby makes them,
-    and not arrays. any_rows: its lists are Python's or arrays, of items of any type, as a kept
-    operator made them: who looks at more than all items one after the other reads the series.
-    rows: which rows these are; columns of one frame have the same. with_gaps: texts
-    or lists of which some may be missing (Column.missing). gaps_left: NVTabular answers requests in
-    which one is missing, for operators that are not compiled for that. shared_by: who else has the
-    same lists: REQUESTS of a table, BESIDE of a Subgraph's frame, or nobody. series: the
-    register in which it is a series of pandas', as a kept operator has made it; None for others.
-    either: the arrays of kept operators on which it depends whether these numbers are whole; a
-    missing value makes floats of whole numbers in pandas. absent: why the program has no such
-    column, in words; empty where it has. Who reads it is not compiled, and not kept.
-    """
+    """A column in a register."""
 
     register: int
     kind: Kind
+    #: Bytes of an item where that is certain, 0 where it depends on values: an operation that may
+    #: widen its values (casting.put) says 0.
     width: int = 0
+    #: One list a row.
     is_list: bool = False
+    #: The lists are Python's, as Groupby makes them, and not arrays.
     python_rows: bool = False
+    #: The lists are Python's or arrays, of items of any type, as a kept operator made them: who
+    #: looks at more than all items one after the other reads the series.
     any_rows: bool = False
+    #: Which rows these are: columns of one frame have the same number.
     rows: int = 0
+    #: Some texts or lists may be missing (Column.missing).
     with_gaps: bool = False
+    #: NVTabular answers requests in which a value is missing, for operators that are not compiled
+    #: for that.
     gaps_left: bool = False
+    #: Who else has the same lists: REQUESTS of a table, BESIDE of a Subgraph's frame, or nobody.
     shared_by: str = ""
+    #: The register in which a kept operator has put it as a series of pandas'; None for others.
     series: int | None = None
+    #: The arrays of kept operators on which it depends whether these numbers are whole; a missing
+    #: value makes floats of whole numbers in pandas.
     either: frozenset[int] = frozenset()
+    #: Why the program has no such column, in words; empty where it has. An operator that reads it
+    #: is neither compiled nor kept.
     absent: str = ""
 
     @property

@@ -41,14 +41,12 @@ class _NotAFrame(Exception):
 
 @dataclass(frozen=True)
 class FrameColumn:
-    """A column of a frame: numbers; or texts as bytes (`S`), UTF-8; or lists of one of these.
-
-    python_rows: its lists are Python's, and not arrays. why_not: why the column is not read, which
-    is empty then.
-    """
+    """A column of a frame: numbers; or texts as bytes (`S`), UTF-8; or lists of one of these."""
 
     column: Column
+    #: The lists are Python's, and not arrays.
     python_rows: bool = False
+    #: Why the column is not read; it is empty then.
     why_not: str = ""
 
     @property

@@ -18,100 +18,97 @@ Plain = Any
 
 @dataclass(frozen=True)
 class Means:
-    """Smoothed means of targets: what a category's rows say, and the more of those, the more.
+    """Smoothed means of targets: the more rows a category has, the more they count."""
 
-    overall: with folds, the file that has the sums over all of them. targets: each target's mean.
-    """
-
+    #: With folds, the file that has the sums over all of them.
     overall: Path | None
     smoothing: float
+    #: Each target's mean.
     targets: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Values:
-    """A column that stands in the program.
+    """A column that stands in the program."""
 
-    dtype: numpy's code; data: its bytes as base64. offsets, missing: as Column has them, int64 and
-    booleans; empty for None.
-    """
-
+    #: numpy's code.
     dtype: str
+    #: The bytes as base64.
     data: str
+    #: int64, as Column has them; empty for None.
     offsets: str = ""
+    #: Booleans, as Column has them; empty for None.
     missing: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Keys that are looked up, from one file of the workflow.
+    """Keys that are looked up, from one file of the workflow."""
 
-    path: the parquet file. columns: those of its columns that are the keys; without any the file is
-    only checked, since NVTabular will read it. kinds: for each, what
-    the values that are looked up are: `int`, `float`, `bool` or `text`, which are first cast to the
-    keys' type; or `whole` and `real`, numbers that are compared as they are. shift: the
-    rows' labels go beside, as Categorify makes them, with this much added if the first is less;
-    None for none. beside: columns of the file that are kept beside the keys. means: what goes
-    beside is worked out instead, as TargetEncoding does it from a file whose columns are known by
-    their order. given: the columns and those beside, where they were read from the workflow's
-    pickle, which path names.
-    """
-
+    #: The parquet file.
     path: Path
+    #: The columns of the file that are the keys; a file without any is only checked, since
+    #: NVTabular will read it.
     columns: tuple[str, ...]
+    #: How each key's values are compared: `int`, `float`, `bool` and `text` are first cast to the
+    #: keys' type; `whole` and `real` are numbers that are compared as they are.
     kinds: tuple[str, ...]
+    #: With it, the rows' labels stand beside the keys, as Categorify makes them, with this much
+    #: added if the first is less; None for no labels.
     shift: int | None = None
+    #: Columns of the file that stand beside the keys.
     beside: tuple[str, ...] = ()
+    #: With it, means are worked out beside the keys, as TargetEncoding does it from a file whose
+    #: columns are known by their order.
     means: Means | None = None
+    #: The columns and those beside, where they were read from the workflow's pickle, which path
+    #: names.
     given: tuple[Values, ...] = ()
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation with its parameters, and the registers that it reads and writes.
-
-    operator, columns: the NVTabular operator that it is of, and what that is applied to. is_last:
-    that operator's columns are the answer.
-    """
+    """One operation with its parameters, and the registers that it reads and writes."""
 
     operation: Parameters
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    #: The NVTabular operator that it belongs to.
     operator: str = ""
+    #: The columns that the operator is applied to.
     columns: tuple[str, ...] = ()
+    #: Whether the operator's columns are the answer.
     is_last: bool = False
 
 
 @dataclass(frozen=True)
 class Kept:
-    """An operator that runs in pandas; why it is not compiled, in words.
-
-    in_nvtabular: its code is NVTabular's, or is known to import NVTabular.
-    """
+    """An operator that runs in pandas."""
 
     operator: str
     columns: tuple[str, ...]
+    #: Why it is not compiled, in words.
     reason: str
+    #: Whether its code is NVTabular's, or is known to import NVTabular.
     in_nvtabular: bool = False
 
 
 @dataclass(frozen=True)
 class Program:
-    """What is read, what is done, what is answered.
-
-    registers: how many columns there are in all; the first are the inputs. operators: how many of
-    each were compiled. kept: what is not compiled; with it NVTabular answers what the program
-    cannot. refuses_no_rows: why a request without rows is refused, empty where it is
-    answered.
-    """
+    """Inputs, steps and outputs of a workflow."""
 
     inputs: tuple[InputColumn, ...]
     steps: tuple[Step, ...]
     outputs: tuple[OutputColumn, ...]
+    #: How many columns there are in all; the first are the inputs.
     registers: int
     tables: tuple[Table, ...] = ()
+    #: How many operators of each kind were compiled.
     operators: dict[str, int] = field(default_factory=dict)
+    #: The operators that are not compiled; if there are any, NVTabular answers what the program
+    #: cannot.
     kept: tuple[Kept, ...] = ()
+    #: Why a request without rows is refused, empty where it is answered.
     refuses_no_rows: str = ""
 
     @property

@@ -58,28 +58,30 @@ class Unnamed(Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """What is known of some classes of operators.
+    """How operators of some classes are compiled, or kept."""
 
-    classes: their paths, as pickles name them. compile: a call -> the frame that the operator puts
-    out, with its steps emitted; raises NotCompiled and Unknown; None where it is never compiled,
-    and why_not says why. kept: what it puts out where it runs on a frame of pandas; None where
-    that is not done, since it puts out what its schema does not say, or reads a category file (all
-    that do share NVTabular's cache of them). label: what users call it, where
-    that is not the name of the class. runs_without_rows: whether NVTabular's code does on a frame
-    of none, whatever the types of its columns. order: what it puts out, in its order, where that is
-    not its schema's; raises as compile does. adds: where it is kept, and puts out columns beside
-    its input, what of these is known better than by its schema; raises where it is not kept.
-    unnamed: what becomes of columns that no schema names.
-    """
-
+    #: The classes' paths, as pickles name them.
     classes: tuple[str, ...]
+    #: Emits the steps of a call and returns the frame that the operator puts out; raises
+    #: NotCompiled and Unknown. None where the operator is never compiled.
     compile: Callable[[Call], Frame] | None = None
+    #: What the operator puts out where it runs on a frame of pandas. None where it never does: it
+    #: puts out more than its schema says, or it reads a category file (those that do share
+    #: NVTabular's cache of them).
     kept: KeptColumns | None = None
+    #: Why the operator is never compiled.
     why_not: str = "this operator is not known"
+    #: What users call the operator, if not by its class.
     label: str = ""
+    #: Whether NVTabular's code runs on a frame of no rows, whatever the types of its columns.
     runs_without_rows: bool = True
+    #: The names of the columns that the operator puts out, in order, where that is not its
+    #: schema's order; raises as compile does.
     order: Callable[[Call], list[str]] | None = None
+    #: For an operator that is kept and puts out columns beside its input: what is known better of
+    #: these than by its schema. Raises where it is not kept.
     adds: Callable[[Call], Frame] | None = None
+    #: What becomes of columns that no schema names.
     unnamed: Unnamed = Unnamed.DROPPED
 
 

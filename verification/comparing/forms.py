@@ -33,28 +33,31 @@ EXECUTOR, SERVED, COMPILED, DELIVERED = "executor", "served", "compiled", "deliv
 
 @dataclass(frozen=True)
 class Form:
-    """One that is loaded. title: in the table of costs. names: in sentences, beside the first."""
+    """A form that is loaded."""
 
+    #: Its name in the table of costs.
     title: str
     plan: ServingPlan
+    #: In sentences, beside the first form.
     names: Names
 
 
 @dataclass(frozen=True)
 class Forms:
-    """The plans, for one serving repository.
-
-    executor: what is right by definition, with NVTabular itself; of an archive without one, the
-    archive as delivered. served: what is served in its place, with NVTabular itself as well; None
-    where nothing is. random: operators that draw random numbers. compiled: what is served with
-    compiled workflows, None without any. not_compiled: workflows by their models' names, and why.
-    """
+    """The plans that are compared, for one serving repository."""
 
     repository: ModelRepository
+    #: What is right by definition, with NVTabular itself; for an archive without an executor, the
+    #: archive as delivered.
     executor: ServingPlan
+    #: What the container serves instead, with NVTabular itself as well; None where it serves
+    #: nothing else.
     served: ServingPlan | None
+    #: Operators that draw random numbers.
     random: tuple[str, ...] = ()
+    #: What the container serves with compiled workflows, None without any.
     compiled: ServingPlan | None = None
+    #: Workflows by their models' names, and why.
     not_compiled: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -13,10 +13,11 @@ from verification.serving.memory import Memory
 
 @dataclass(frozen=True)
 class Outcome:
-    """One request and what it showed; compiled: of the form with compiled workflows, too."""
+    """One request and what it showed."""
 
     request: Request
     comparison: Comparison
+    #: The comparison of the form with compiled workflows.
     compiled: Comparison | None = None
 
     @property
@@ -33,16 +34,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class WorkflowReport:
-    """A step that is an NVTabular workflow: compiled, unless there is a reason.
-
-    operators: kinds of compiled operators, and how many of each. outcomes: of requests to this step
-    alone, compiled beside NVTabular itself. left_to_nvtabular: why it runs the other operators.
-    """
+    """A step that is an NVTabular workflow: compiled, unless there is a reason."""
 
     model: str
+    #: Kinds of compiled operators, and how many of each.
     operators: Mapping[str, int] = field(default_factory=dict)
     not_compiled: str = ""
+    #: Requests to this step alone, compiled beside NVTabular itself.
     outcomes: tuple[Outcome, ...] = ()
+    #: Why NVTabular runs the other operators.
     left_to_nvtabular: tuple[str, ...] = ()
 
 
@@ -67,20 +67,20 @@ class Cost:
 
 @dataclass(frozen=True)
 class Report:
-    """timed: the request that was timed, empty for none. random: operators that draw numbers.
-
-    workflows: empty where they are not to be compiled.
-    """
+    """What verify found out about one archive."""
 
     archive: str
     form: str
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
+    #: Operators that draw random numbers.
     random: tuple[str, ...]
     tolerance: float
     outcomes: tuple[Outcome, ...]
     costs: tuple[Cost, ...]
+    #: The request that was timed, empty for none.
     timed: str = ""
+    #: Empty where workflows are not to be compiled.
     workflows: tuple[WorkflowReport, ...] = ()
 
     @property
@@ -119,10 +119,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Finding:
-    """What all requests to one form showed. subject: what is asked, empty for the entry model."""
+    """The result of all requests to one form."""
 
     comparisons: Sequence[Comparison]
     tolerance: float
+    #: What is asked, empty for the entry model.
     subject: str = ""
 
     @property

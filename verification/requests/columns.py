@@ -25,19 +25,18 @@ _OPEN_SIZE = 4
 
 @dataclass(frozen=True)
 class InputColumn:
-    """One column of a request.
-
-    sizes: of one row's value: () for a scalar, (4,) for a fixed list. A ragged column has two
-    tensors, values and offsets, with rows of any length. rows: fixed by the config, else None.
-    known: values that the archive knows, such as a column's categories; None when unknown.
-    """
+    """One column of a request."""
 
     name: str
     data_type: str
+    #: The shape of one row's value: () for a scalar, (4,) for a fixed list.
     sizes: tuple[int, ...] = ()
+    #: A ragged column has two tensors, values and offsets, with rows of any length.
     ragged: bool = False
     offsets_type: str = "INT32"
+    #: Fixed by the config, else None.
     rows: int | None = None
+    #: Values that the archive knows, such as a column's categories; None when unknown.
     known: Array | None = field(default=None, compare=False)
 
     @property

@@ -34,12 +34,11 @@ Values = Callable[[InputColumn, int], Array]
 
 @dataclass(frozen=True)
 class Generator:
-    """Makes requests for these columns.
-
-    lengths: what lists of equal length are made of, since some models take lists of one length.
-    """
+    """Makes requests for these columns."""
 
     columns: tuple[InputColumn, ...]
+    #: Lengths of lists in requests whose lists are all of one length, since some models take no
+    #: others.
     lengths: tuple[int, ...]
     seed: int
 

@@ -18,9 +18,10 @@ BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json;json-header-size={}"
 
 @dataclass(frozen=True)
 class Body:
-    """content_type: what tells a container how it is to be read."""
+    """The body of a request."""
 
     content: bytes
+    #: The header by which a container reads it.
     content_type: str
 
     @property

@@ -19,14 +19,13 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class Memory:
-    """Of some processes, in bytes.
-
-    resident: all that they hold (RSS). proportional: the same with shared pages divided among those
-    that share them (PSS); None where the kernel does not say.
-    """
+    """The memory of some processes, in bytes."""
 
     processes: int
+    #: All that they hold (RSS).
     resident: int
+    #: The same with shared pages divided among those that share them (PSS); None where the kernel
+    #: does not say.
     proportional: int | None
 
 

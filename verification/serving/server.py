@@ -30,14 +30,13 @@ ANSWER_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Server:
-    """A live one. serving: the repository that it looks into.
-
-    answer_timeout_s: who has not answered by then will not answer the next request either.
-    """
+    """A running tritonserver."""
 
     client: TritonClient
+    #: The repository that it looks into.
     serving: Path
     log: Path
+    #: A model that has not answered by then will not answer the next request either.
     answer_timeout_s: float = ANSWER_TIMEOUT_S
 
     def read_last_words(self) -> str:

@@ -24,13 +24,12 @@ _OWN = ("order", "labels")
 
 @dataclass(frozen=True)
 class _Encoding:
-    """One column of labels, and those that it is made of.
-
-    stored: the name that its categories, and its parameters, are kept under.
-    """
+    """One column of labels."""
 
     name: str
+    #: The columns that it is made of.
     columns: tuple[str, ...]
+    #: The name that its categories and its parameters are saved under.
     stored: str
 
     @property

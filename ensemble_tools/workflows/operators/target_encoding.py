@@ -22,14 +22,16 @@ _ROWS = "__tmp__"
 
 @dataclass(frozen=True)
 class _Fitted:
-    """What the operator was fitted to, checked. means: each target's. dtype: of what it makes."""
+    """What the operator was fitted to, checked."""
 
     folds: int
     seed: int | None
     smoothing: int | float
     files: Mapping[str, Any]
     targets: tuple[str, ...]
+    #: Each target's mean.
     means: tuple[int | float, ...]
+    #: The type of what it makes.
     dtype: str
     keeps_folds: bool
 

@@ -60,28 +60,30 @@ NodePath = tuple[int, ...]
 
 @dataclass(frozen=True)
 class KeptNode(Parameters):
-    """A node of the workflow's graph, the frame that it is given, and what it puts out.
-
-    selection: the columns that its operator is applied to, those that are selected together in one
-    tuple. inputs: the frame's columns, as many as the step reads. Of each of them python_lists says
-    whether its lists are Python's; others_read, whether others read the objects in it, too; and
-    shared_by, who has the same objects: REQUESTS, BESIDE or nobody. columns: what it puts out, in
-    their order. not_beside: which columns it may not put out beside those; None
-    where there may be no others. unchanged: which it may put out only as it was given them.
-    keeps_rows: it puts out as many rows as it is given. operator: what people call it.
-    """
+    """An operator of the workflow's graph that runs in pandas."""
 
     name = "kept"
     node: NodePath
+    #: The columns that the operator is applied to; those that are selected together are one
+    #: tuple.
     selection: tuple[str | tuple[str, ...], ...]
+    #: The frame's columns, as many as the step reads.
     inputs: tuple[str, ...]
+    #: For each input, whether its lists are Python's.
     python_lists: tuple[bool, ...]
+    #: For each input, whether others read the objects in it, too.
     others_read: tuple[bool, ...]
+    #: For each input, who has the same objects: REQUESTS, BESIDE or nobody.
     shared_by: tuple[str, ...]
+    #: The columns that it puts out, in order.
     columns: tuple[str, ...]
+    #: The columns that it may not put out beside those; None where it may put out no others.
     not_beside: tuple[str, ...] | None
+    #: The columns that it may put out only as it was given them.
     unchanged: tuple[str, ...]
+    #: Whether it puts out as many rows as it is given.
     keeps_rows: bool
+    #: The name that people call it by.
     operator: str
 
     @property
@@ -97,16 +99,15 @@ Original = Callable[[KeptNode], "Callable[..., list[Any]]"]
 
 @dataclass(frozen=True)
 class TakeArray(Parameters):
-    """A series as a column: `family` is `int`, `float`, `number` (either), `bool`, `text`, `date`.
-
-    rows: `values`, one a row, texts of which some may be missing; `python lists` of values;
-    `lists`, Python's or arrays, of which all items are read one after the other; or `answered
-    lists`, the same, whose numbers may be any, since they are cast.
-    """
+    """A series as a column."""
 
     name = "take_array"
     column: str
+    #: `int`, `float`, `number` (either), `bool`, `text` or `date`.
     family: str
+    #: `values`: one value a row, texts of which some may be missing. `python lists`: lists of
+    #: values. `lists`: Python's or arrays, of which all items are read one after the other.
+    #: `answered lists`: the same, whose numbers may be any, since they are cast.
     rows: str
 
     def run(self, series: Any) -> list[Column]:

@@ -16,11 +16,12 @@ _Own = TypeVar("_Own", bound="Record")
 
 @dataclass(frozen=True)
 class NumpyNumber:
-    """A finite number of numpy's. dtype: numpy's code of its type, such as `f4`.
+    """A finite number of numpy's.
 
-    Not a Python number: int16 less a float32 is another type than less a float.
+    It is no Python number: int16 less a float32 is another type than less a float.
     """
 
+    #: numpy's code of its type, such as `f4`.
     dtype: str
     value: int | float
 

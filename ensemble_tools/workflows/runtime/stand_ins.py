@@ -25,12 +25,10 @@ PACKAGES = ("nvtabular", "merlin", "dask", "distributed", "cudf", "dask_cudf", "
 
 
 class NeedsNVTabular(BaseException):
-    """NVTabular itself must run the workflow; the message says what asked for it.
+    """NVTabular itself must run the workflow; the message says what asked for it."""
 
-    last: what the last one said. An `except:` without a class catches it, and so does a `finally`
-    that leaves a function or a loop.
-    """
-
+    #: The message of the last one: an `except:` without a class catches the exception, and so
+    #: does a `finally` that leaves a function or a loop.
     last: ClassVar[str] = ""
 
     def __init__(self, why: str) -> None:

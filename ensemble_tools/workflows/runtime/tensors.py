@@ -13,14 +13,12 @@ from .records import Record
 
 @dataclass(frozen=True)
 class InputColumn(Record):
-    """A column of the request.
-
-    tensors: of one value a row its own, of lists those of the values and of the offsets. text: they
-    are strings.
-    """
+    """A column of the request."""
 
     name: str
+    #: The column's own for one value a row; the values and the offsets for lists.
     tensors: tuple[str, ...]
+    #: Whether the values are strings.
     text: bool
 
     def read(self, tensors: dict[str, Any]) -> Column:
@@ -65,17 +63,17 @@ class InputColumn(Record):
 
 @dataclass(frozen=True)
 class OutputColumn(Record):
-    """A column of the answer.
-
-    reads: the register that it is in. ragged: its lists are answered as values and offsets. dtype:
-    what it is cast to, empty for texts. shape: of a row whose lists are of one length.
-    """
+    """A column of the answer."""
 
     name: str
     tensors: tuple[str, ...]
+    #: The register that holds it.
     reads: int
+    #: Whether its lists are answered as values and offsets.
     ragged: bool
+    #: The type that it is cast to, empty for texts.
     dtype: str
+    #: The shape of a row whose lists are of one length.
     shape: tuple[int | None, ...]
 
     def write(self, column: Column) -> dict[str, Any]:

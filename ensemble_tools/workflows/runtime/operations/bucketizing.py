@@ -15,9 +15,10 @@ from .operation import Operation, Transform
 
 @dataclass(frozen=True)
 class Bucketize(Operation):
-    """The number of the bin. boundaries: in ascending order."""
+    """The number of the bin."""
 
     name = "bucketize"
+    #: In ascending order.
     boundaries: tuple[Number, ...]
 
     def prepare(self, _: Sequence[Lookup]) -> Transform:

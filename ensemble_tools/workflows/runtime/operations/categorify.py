@@ -16,18 +16,17 @@ from .operation import Operation, Transform
 
 @dataclass(frozen=True)
 class Categorify(Operation):
-    """Labels of one column's values, or of those of a combination.
-
-    table: the number of the table with the labels. null: the label of what is missing; None: the
-    first of the table's. The next label is that of unseen values, or the first of the buckets that
-    they are hashed to. columns: their names.
-    """
+    """Labels of one column's values, or of those of a combination."""
 
     name = "categorify"
+    #: The number of the table with the labels.
     table: int
+    #: The label of missing values, None for the table's first. The next label is that of unseen
+    #: values, or the first of the buckets that they are hashed to.
     null: int | None
     buckets: int | None
     dtype: str
+    #: The columns' names.
     columns: tuple[str, ...]
 
     def prepare(self, tables: Sequence[Lookup]) -> Transform:

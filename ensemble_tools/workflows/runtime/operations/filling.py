@@ -99,9 +99,10 @@ class IsMissing(Operation):
 
 @dataclass(frozen=True)
 class DropMissing(Operation):
-    """The rows without NaN. watched: so many columns decide, the first ones."""
+    """The rows without NaN."""
 
     name = "drop_missing"
+    #: How many columns decide, counted from the first.
     watched: int
 
     def run(self, *columns: Column) -> list[Column]:

@@ -19,18 +19,21 @@ from .operation import Operation, Transform
 class Group(Operation):
     """One row for each key.
 
-    Reads `keys` columns that are the key, then `sorts` by which rows are sorted, then those that
-    are aggregated. Makes the keys in their widest type, then each aggregation: the number of the
-    column among the aggregated ones, and what is done to it. casts: for each column that is made
-    the type that it is cast to, None for its own. names: theirs.
+    Reads the columns of the key, then those that rows are sorted by, then those that are
+    aggregated. Makes the keys in their widest type, then each aggregation.
     """
 
     name = "group"
+    #: How many columns are the key.
     keys: int
+    #: How many columns the rows are sorted by.
     sorts: int
     ascending: bool
+    #: The number of the column among the aggregated ones, and what is done to it.
     aggregations: tuple[tuple[int, str], ...]
+    #: The type that each column that is made is cast to, None for its own.
     casts: tuple[str | None, ...]
+    #: The names of the columns that are made.
     names: tuple[str, ...]
 
     def prepare(self, _: Sequence[Lookup]) -> Transform:

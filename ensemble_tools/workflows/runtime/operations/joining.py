@@ -18,15 +18,14 @@ MISSING_TEXT = b"nan"
 
 @dataclass(frozen=True)
 class Join(Operation):
-    """What stands beside the keys in a table, NaN where they are not in it, also as a text.
-
-    table: its number. wanted: names of what stands beside, and the type that each is cast to, None
-    for its own. columns: the names of the keys.
-    """
+    """What stands beside the keys in a table, NaN where they are not in it, also as a text."""
 
     name = "join"
+    #: The table's number.
     table: int
+    #: The names of what stands beside, and the type that each is cast to, None for its own.
     wanted: tuple[tuple[str, str | None], ...]
+    #: The names of the keys.
     columns: tuple[str, ...]
 
     def prepare(self, tables: Sequence[Lookup]) -> Transform:

@@ -18,13 +18,14 @@ from .operation import Operation, Transform
 class ListSlice(Operation):
     """A part of each list, from start to end, which are bounds as in Python.
 
-    length: to which lists are filled up with `fill`, None for not. It makes floats of whole numbers
-    where a list is filled up, since that is what Python's lists hold then.
+    Makes floats of whole numbers where a list is filled up, since that is what Python's lists hold
+    then.
     """
 
     name = "list_slice"
     start: int
     end: int
+    #: The length that lists are filled up to, None to leave them.
     length: int | None
     fill: Number
 

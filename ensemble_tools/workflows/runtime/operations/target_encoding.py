@@ -17,18 +17,19 @@ from .operation import Operation, Transform
 class TargetEncode(Operation):
     """What a table says of a category, or the mean of all where it says nothing.
 
-    With folds each row is in one, by its place in the request or at random with a fixed seed, and
+    With folds each row is in one, by its number in the request or at random with a fixed seed, and
     gets the mean of the others. Makes one column a target, then the folds if it keeps them.
-
-    table: its number. means: each target's. seed: of the folds, None for by place. dtypes: casts of
-    a target's column, in order.
     """
 
     name = "target_encode"
+    #: The table's number.
     table: int
+    #: Each target's mean.
     means: tuple[int | float, ...]
     folds: int
+    #: The seed of the folds, None for folds by number.
     seed: int | None
+    #: The type that each target's column is cast to.
     dtypes: tuple[str, ...]
     keeps: bool
 
