@@ -55,9 +55,6 @@ from serve.triton.trials import Trials
 
 log = logging.getLogger(__name__)
 
-#: Of the time to stop in, what requests in flight get.
-_DRAIN_SHARE = 0.5
-
 
 class Container:
     """What answers requests: registry, client, lifecycle, invocation and routes, joined.
@@ -203,7 +200,7 @@ class Container:
             date_header=False,
             proxy_headers=False,
             backlog=backlog,
-            timeout_graceful_shutdown=max(1, int(self._settings.shutdown_timeout * _DRAIN_SHARE)),
+            timeout_graceful_shutdown=self._constants.drain_timeout_s,
         )
         self._server = _Server(config)
         self._answering = asyncio.ensure_future(self._server.serve(sockets=[listener]))

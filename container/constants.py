@@ -27,6 +27,10 @@ class Constants:
     #: How long no lost model could be loaded again before `/ping` says so: a shorter shortage ends
     #: without a new container (decision 29).
     unhealthy_after_s: float = 120.0
+    #: After SIGTERM: for requests in flight, then for tritonserver, which is killed after that.
+    #: With what is published last it is 25 s at most: the platform kills after 30.
+    drain_timeout_s: int = 12
+    triton_stop_timeout_s: float = 6.0
 
     def start_timeout(self, gpus: int) -> float:
         """On a machine with so many GPUs."""

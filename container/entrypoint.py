@@ -60,9 +60,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Of the time to stop in, what tritonserver gets after requests in flight got theirs. The rest is
-#: for clearing away what a killed tritonserver leaves, and for the interpreter's own end.
-_TRITON_SHARE = 0.25
 #: Connections that the kernel holds until they are accepted; the platform waits 250 ms for that.
 _BACKLOG = 2048
 
@@ -193,7 +190,6 @@ class _Run:
             await _until_stopped(stop, {triton, http}, beside, container.give_up_loads)
 
     async def _triton(self, ports: Ports, work_dir: Path) -> None:
-        settings = self._settings
         command = await run_in_daemon_thread(lambda: self._command(ports, work_dir), "start")
         if self._interpreters is not None and self._surroundings is not None:
             self._interpreters.start(self._surroundings, self._settings.preload or ())
@@ -204,7 +200,7 @@ class _Run:
             restart_limit=self._constants.restart_limit,
             restart_window_s=self._constants.restart_window_s,
             start_timeout_s=self._constants.start_timeout(self._hardware.gpus),
-            stop_timeout_s=settings.shutdown_timeout * _TRITON_SHARE,
+            stop_timeout_s=self._constants.triton_stop_timeout_s,
             judge_death=self._judge_death,
             descriptors=self._descriptors,
             output=self._output,

@@ -26,5 +26,8 @@ FORMER: Mapping[str, str] = {
     "SERVE_MAX_WAITING": _WAITING,
     "SERVE_MAX_WAITING_MB": _WAITING,
     "SERVE_MAX_WAITING_TOTAL": _WAITING,
+    "SERVE_METRICS_PATH": "the metrics are at /metrics, where SageMaker reads them",
+    "SERVE_SHUTDOWN_TIMEOUT": "after SIGTERM requests in flight have 12 s, and tritonserver 6 s to"
+    " end; the platform kills after 30",
     "SERVE_PYTHON_THREADS": "8 threads carry out a Python model's calls to others",
 }

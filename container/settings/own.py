@@ -13,7 +13,6 @@ from container.settings.values import (
     level,
     metric_dimensions,
     some_of,
-    url_path,
     whole,
 )
 from container.settings.variables import variable
@@ -104,9 +103,6 @@ class OwnSettings:
         "5",
         "seconds for a look-up in a Feast online store (Merlin's QueryFeast); then 503",
     )
-    shutdown_timeout: float = variable(
-        "SERVE_SHUTDOWN_TIMEOUT", "25", "seconds from SIGTERM to exit (the platform kills after 30)"
-    )
     memory_reserve_mb: int = variable(
         "SERVE_MEMORY_RESERVE_MB",
         "256",
@@ -166,14 +162,8 @@ class OwnSettings:
     metrics: bool = variable(
         "SERVE_METRICS",
         "on",
-        "`on` or `off`: the metrics page, for Prometheus and SageMaker's detailed"
+        "`on` or `off`: the page `/metrics`, for Prometheus and SageMaker's detailed"
         " observability; switches tritonserver's metrics on, too",
-    )
-    metrics_path: str = variable(
-        "SERVE_METRICS_PATH",
-        "/metrics",
-        "where the page is, on the port of the SageMaker API",
-        url_path,
     )
     metric_dimensions: tuple[tuple[str, str], ...] = variable(
         "SERVE_METRIC_DIMENSIONS",

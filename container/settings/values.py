@@ -65,16 +65,6 @@ def absolute_path(raw: str) -> Path:
     return path
 
 
-def url_path(raw: str) -> str:
-    """A path as SageMaker takes it for metrics (ContainerMetricsConfig), none of the contract's."""
-    taken = ("/ping", "/models", "/invocations")
-    if not re.fullmatch(r"/(?!.*\.\.)[a-zA-Z0-9/_.\-]+", raw):
-        raise Unfit("a path of letters, digits and / _ . - behind a /, without ..")
-    if any(raw == path or raw.startswith(f"{path}/") for path in taken):
-        raise Unfit(f"another path than those of the contract ({', '.join(taken)})")
-    return raw
-
-
 def metric_dimensions(raw: str) -> tuple[tuple[str, str], ...]:
     """Name=value, separated by commas, as CloudWatch takes dimensions; a name stands once."""
     pairs = [pair.strip() for pair in raw.split(",")]

@@ -35,11 +35,8 @@ from serve.triton.client import TritonClient
 if TYPE_CHECKING:
     from serve.telemetry.otel import OtelTracer
 
-#: Of the time to stop in, what the last publication of metrics gets: no more than this share, nor
-#: than these seconds.
-_LAST_METRICS_SHARE, _LAST_METRICS_S = 0.1, 2.0
-#: And what the last spans get.
-_TRACES_SHARE, _MOST_TRACES_S = 0.08, 2.0
+#: Of the time to stop in, what the last publication of metrics gets, and the last spans.
+_LAST_METRICS_S, _LAST_TRACES_S = 2.0, 2.0
 #: From one look at departed models to the next, in seconds.
 _FORGET_S = 10.0
 #: How long a page waits for tritonserver's version, in seconds, where it is not known yet.
@@ -87,8 +84,7 @@ class Observability:
         """The metrics page; None where there is none."""
         if self._metrics is None or not self._settings.metrics:
             return None
-        page = MetricsPage(self._metrics, self._sources)
-        return MetricsRoute(page, self._settings.metrics_path)
+        return MetricsRoute(MetricsPage(self._metrics, self._sources))
 
     def running(self) -> Iterator[Awaitable[None]]:
         """What runs for as long as the container does."""
@@ -106,14 +102,12 @@ class Observability:
         tritonserver is still asked for its numbers.
         """
         if self._publisher is not None:
-            share_s = self._settings.shutdown_timeout * _LAST_METRICS_SHARE
-            await self._publisher.finish(min(_LAST_METRICS_S, share_s))
+            await self._publisher.finish(_LAST_METRICS_S)
 
     def send_last_traces(self) -> None:
         """Begin to; until_traces_are_sent awaits it."""
         if self._tracer is not None:
-            most_s = min(_MOST_TRACES_S, self._settings.shutdown_timeout * _TRACES_SHARE)
-            self._sending = asyncio.ensure_future(self._tracer.close(most_s))
+            self._sending = asyncio.ensure_future(self._tracer.close(_LAST_TRACES_S))
 
     async def until_traces_are_sent(self) -> None:
         """Or until their time is over, which began with send_last_traces."""

@@ -33,9 +33,9 @@ from container.tritonserver.features import (
 from container.tritonserver.runtime import TritonRuntime
 from serve.triton.access import GRPC_KEY, HTTP_HEADER, TritonAccess
 
-# Of the time from SIGTERM to exit, the share that tritonserver may wait for requests in flight.
-# They have been answered or given up before it is asked to stop; one that hangs costs this much.
-EXIT_SHARE = 0.2
+#: For how long tritonserver itself waits for requests in flight when it is told to stop. They have
+#: been answered or given up before; one that hangs costs this much.
+EXIT_TIMEOUT_S = 5
 #: Threads for the calls of one Python model instance to others; tritonserver's own 32 cost each
 #: load time and memory (docs/performance.md).
 PYTHON_THREADS = 8
@@ -139,11 +139,6 @@ def build_command(
     return TritonCommand(argv, child, shm_prefix, hidden, bool(settings.additional_args))
 
 
-def exit_timeout_s(shutdown_timeout: float) -> int:
-    """Whole seconds that tritonserver itself waits for requests when it is told to stop."""
-    return max(1, int(shutdown_timeout * EXIT_SHARE))
-
-
 def name_shm_prefix(process_id: int, token: str) -> str:
     """A name that no other container on this machine has; the token tells apart equal ids."""
     return f"serve_{process_id}_{token}_"
@@ -155,7 +150,7 @@ def _make_control_options(settings: Settings) -> Iterator[str]:
     yield "--strict-readiness=false"  # one model that failed must not make the server unready
     if not settings.auto_complete:
         yield "--disable-auto-complete-config"
-    yield f"--exit-timeout-secs={exit_timeout_s(settings.shutdown_timeout)}"
+    yield f"--exit-timeout-secs={EXIT_TIMEOUT_S}"
 
 
 def _make_listening_options(settings: Settings, ports: Ports) -> Iterator[str]:

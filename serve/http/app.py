@@ -66,5 +66,5 @@ def _make_app(ping: PingRoute, metrics: MetricsRoute | None, calls: str) -> Fast
     app.add_exception_handler(Exception, on_error)
     app.add_api_route("/ping", ping.ping, methods=["GET"])
     if metrics is not None:
-        app.router.routes.append(Route(metrics.path, metrics, methods=["GET"]))
+        app.router.routes.append(Route("/metrics", metrics, methods=["GET"]))
     return app

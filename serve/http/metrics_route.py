@@ -19,10 +19,10 @@ _AT_ONCE = 8
 
 
 class MetricsRoute:
-    """The page, in pieces: a large one is never whole in memory. path: where it is."""
+    """The page, in pieces: a large one is never whole in memory."""
 
-    def __init__(self, page: MetricsPage, path: str) -> None:
-        self._page, self.path, self._under_way = page, path, 0
+    def __init__(self, page: MetricsPage) -> None:
+        self._page, self._under_way = page, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 200 with the page, which a HEAD does not make. Raises Overloaded."""

@@ -128,12 +128,9 @@ def test_a_dead_stub_is_a_revival(mortal: Container, archive: Archive) -> None:
     assert sample(after, "serve_invocations_total", **asked) == 1
 
 
-def test_off_and_elsewhere(tmp_path: Path) -> None:
+def test_off(tmp_path: Path) -> None:
     """Switched off there is no page; tritonserver has none either."""
     with running(tmp_path, SERVE_METRICS="off") as container:
         assert container.http.get("/metrics").status_code == 404
         arguments = Path(f"/proc/{container.triton()}/cmdline").read_text().split("\0")
         assert "--allow-metrics=false" in arguments
-    with running(tmp_path, SERVE_METRICS_PATH="/x/numbers") as container:
-        assert container.http.get("/metrics").status_code == 404
-        assert sample(scrape(container, "/x/numbers"), "serve_models_loaded") == 0

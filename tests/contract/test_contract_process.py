@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from container.constants import Constants
 from tests.support import models
 from tests.support.container import (
     Container,
@@ -23,10 +24,12 @@ from tests.support.container import (
 )
 from tests.support.fake_triton import fake_environment
 from tests.support.protocol import complaint, infer, values
+from tests.support.quick_container import told
 from tests.support.tritons import BOTH
 
 #: 127.0.0.1 as /proc/net/tcp writes it, and as tcp6 does for gRPC's socket of both families.
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+QUICK_END = told(Constants(drain_timeout_s=2, triton_stop_timeout_s=1.25))
 
 
 def test_before_tritonserver_lives(tmp_path: Path) -> None:
@@ -289,7 +292,7 @@ def test_sigterm_at_any_moment(after_s: float, tmp_path: Path) -> None:
 def test_sigterm_during_a_load(triton: Mapping[str, str], tmp_path: Path) -> None:
     """A load that would outlast the time to stop does not hold it up."""
     marker = tmp_path / "marker"
-    with running(tmp_path, SERVE_SHUTDOWN_TIMEOUT="5", **triton) as container:
+    with running(tmp_path, **QUICK_END, **triton) as container:
         directory = models.write_archive(
             container.model_root / "one/model", {"m": models.late(600, marker)}
         )
@@ -312,7 +315,7 @@ def test_sigterm_during_the_load_of_a_single_model(
     marker = tmp_path / "marker"
     directory = models.write_archive(tmp_path / "model", {"m": models.late(600, marker)})
     single = {"SAGEMAKER_MULTI_MODEL": "false", "SERVE_SINGLE_MODEL_DIR": str(directory)}
-    container = launch(tmp_path, SERVE_SHUTDOWN_TIMEOUT="5", **single, **triton)
+    container = launch(tmp_path, **QUICK_END, **single, **triton)
     try:
         until(marker.exists, "the model is being loaded", container)
         container.descendants()
@@ -325,7 +328,7 @@ def test_sigterm_during_the_load_of_a_single_model(
 def test_sigterm_when_a_model_hangs(tmp_path: Path) -> None:
     """An invocation that never ends does not keep the container from its end."""
     environment = fake_environment(tmp_path, infer={"*": {"hang": True}})
-    with running(tmp_path, SERVE_SHUTDOWN_TIMEOUT="4", **environment) as container:
+    with running(tmp_path, **QUICK_END, **environment) as container:
         directory = models.write_archive(container.model_root / "one/model", {"m": models.identity})
         assert container.load("m1", directory).status_code == 200
         record = tmp_path / "record"

@@ -110,7 +110,9 @@ def test_a_tritonserver_that_stands_still(bounded: Container, tmp_path: Path) ->
 
 def test_sigterm_in_a_load_that_never_ends(tmp_path: Path) -> None:
     """What a thread or a model waits for holds up no end."""
-    with running(tmp_path, SERVE_SHUTDOWN_TIMEOUT="8") as container:
+    with running(
+        tmp_path, **told(Constants(drain_timeout_s=4, triton_stop_timeout_s=2))
+    ) as container:
         marker = tmp_path / "marker"
         hanging = write(container, "hangs", models.late(FOREVER_S, marker))
         blocks = write(container, "blocks", models.adder(1))

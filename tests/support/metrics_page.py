@@ -9,9 +9,9 @@ from tests.support.container import Endpoint
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def scrape(endpoint: Endpoint, path: str = "/metrics") -> Samples:
+def scrape(endpoint: Endpoint) -> Samples:
     """Every sample of the page; a series that stands twice fails."""
-    answer = endpoint.http.get(path)
+    answer = endpoint.http.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     found: Samples = {}

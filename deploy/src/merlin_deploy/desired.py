@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from merlin_deploy.config.catalog import choose_ami
-from merlin_deploy.config.consistency import RESERVE
+from merlin_deploy.config.container_settings import RESERVE
 from merlin_deploy.config.sections import Config
 
 VARIANT = "AllTraffic"

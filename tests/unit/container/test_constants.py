@@ -6,7 +6,7 @@ import pytest
 
 from container.constants import Constants
 from container.settings.former import FORMER
-from container.tritonserver.command import PYTHON_THREADS
+from container.tritonserver.command import EXIT_TIMEOUT_S, PYTHON_THREADS
 from serve.models.waiting_room import Bounds
 
 OURS, BOUNDS = Constants(), Bounds()
@@ -23,6 +23,13 @@ def test_the_platform_hears_of_an_unload_that_is_given_up() -> None:
     assert Constants().unload_timeout_s + 10 <= 360
 
 
+def test_the_container_ends_before_the_platform_kills_it() -> None:
+    """After 30 s; the last metrics and spans may take 2 s each. tritonserver, which gives a request
+    that hangs some seconds of its own, ends by itself before it is killed."""
+    assert OURS.drain_timeout_s + OURS.triton_stop_timeout_s + 2 + 2 <= 25
+    assert 0 < EXIT_TIMEOUT_S < OURS.triton_stop_timeout_s
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -35,6 +42,8 @@ def test_the_platform_hears_of_an_unload_that_is_given_up() -> None:
         ("SERVE_UNHEALTHY_AFTER", f"for {OURS.unhealthy_after_s:g} s"),
         ("SERVE_MAX_WAITING", f"{BOUNDS.waiting:,} requests of a model"),
         ("SERVE_MAX_WAITING_TOTAL", f"{BOUNDS.total_waiting:,} of all"),
+        ("SERVE_SHUTDOWN_TIMEOUT", f"in flight have {OURS.drain_timeout_s} s"),
+        ("SERVE_SHUTDOWN_TIMEOUT", f"tritonserver {OURS.triton_stop_timeout_s:g} s"),
         ("SERVE_PYTHON_THREADS", f"{PYTHON_THREADS} threads"),
     ],
 )

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from merlin_deploy.config.container_settings import FORMER_SETTINGS, RESERVE, SETTINGS
 from merlin_deploy.config.sections import (
     AutoscalingSection,
     ContainerSection,
@@ -23,7 +24,6 @@ Contradiction = tuple[tuple[str, ...], str]
 #: CreateModel, Environment: entries; characters of each name and value; bytes of all together.
 MOST_VARIABLES, MOST_VARIABLE, MOST_ENVIRONMENT = 100, 1024, 32 * 1024
 _VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-RESERVE = "SERVE_MEMORY_RESERVE_MB"
 #: CreateModel, Tags: all of them, those that `up` adds itself among them; characters.
 MOST_TAGS, MOST_TAG_NAME, MOST_TAG_VALUE = 50 - 3, 128, 256
 #: Tags of AWS's own, and of `up`'s.
@@ -32,40 +32,7 @@ _RESERVED = {"aws:": "AWS's", "deploy:": "`up`'s"}
 _TAG_KINDS, _TAG_SIGNS = ("L", "N", "Z"), "_.:/=+-@"
 #: Of an image by its digest, characters before that.
 _MOST_REPOSITORY = MOST_IMAGE - len("@sha256:") - 64
-#: The container's settings (docs/settings.md); a test compares them.
 _OURS, _NEAR = "SERVE_", 0.8
-SETTINGS = (
-    "SERVE_ACCESS_LOG",
-    "SERVE_AUTO_COMPLETE",
-    "SERVE_BACKEND_PYTHON",
-    "SERVE_BIND_ADDRESS",
-    "SERVE_COMPILE",
-    "SERVE_CUDA_COMPAT",
-    "SERVE_FEATURE_STORE_TIMEOUT",
-    "SERVE_GPU_MEMORY_RESERVE_MB",
-    "SERVE_INTRA_OP_THREADS",
-    "SERVE_INVOKE_TIMEOUT",
-    "SERVE_LOAD_TIMEOUT",
-    "SERVE_LOG_FORMAT",
-    "SERVE_LOG_LEVEL",
-    "SERVE_MAX_REQUEST_MB",
-    "SERVE_MAX_WAITING_TOTAL_MB",
-    RESERVE,
-    "SERVE_METRICS",
-    "SERVE_METRICS_PATH",
-    "SERVE_METRIC_DIMENSIONS",
-    "SERVE_MODEL_ENVIRONMENT",
-    "SERVE_MODEL_ROOT",
-    "SERVE_PICKLES",
-    "SERVE_PRELOAD",
-    "SERVE_REWRITE",
-    "SERVE_SHUTDOWN_TIMEOUT",
-    "SERVE_SINGLE_MODEL_DIR",
-    "SERVE_SLOW_MS",
-    "SERVE_TRANSLATE_JSON_FROM",
-    "SERVE_TRITON_SERVER",
-    "SERVE_WARM",
-)
 #: EC2's: T and a number.
 _BURSTABLE = re.compile(r"ml\.t\d")
 #: TrafficRoutingConfig, LinearStepSize: 10 to 50 % of the instances.
@@ -169,6 +136,8 @@ def _wrong_variable(name: str, value: str) -> str | None:
         return f"{name} is SageMaker's own to set; leave it out"
     if not _VARIABLE.fullmatch(name):
         return f"found the name {show(name)}, expected letters, digits and _, no digit first"
+    if instead := FORMER_SETTINGS.get(name.upper()):
+        return f"{show_name(name)} is no setting any more: {instead}; leave it out"
     if name.upper().startswith(_OURS) and name not in SETTINGS:
         near = difflib.get_close_matches(name.upper(), SETTINGS, 1, _NEAR)
         meant = f"did you mean {near[0]}? " if near else ""

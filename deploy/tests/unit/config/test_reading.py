@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from container.settings.former import FORMER
 from container.settings.reading import SETTINGS as CONTAINERS_SETTINGS
 from deploy.tests.support.grid import make_config
-from merlin_deploy.config.consistency import SETTINGS
+from merlin_deploy.config.container_settings import FORMER_SETTINGS, SETTINGS
 from merlin_deploy.config.reading import find_lines, parse_config, read_config
 from merlin_deploy.config.sections import SECTIONS, Config, make_example
 from merlin_deploy.errors import ConfigurationRefused, DeployError, Refused
@@ -227,7 +228,6 @@ currency = " "
         ("SERVE_LOGLEVEL", "SERVE_LOG_LEVEL"),
         ("serve_log_format", "SERVE_LOG_FORMAT"),
         ("SERVE_MEMORY_RESERVE", "SERVE_MEMORY_RESERVE_MB"),
-        ("SERVE_MAX_WAITING_MB", "SERVE_MAX_WAITING_TOTAL_MB"),
         ("SERVE_", None),
         ("SERVE_QQQ", None),
     ],
@@ -244,8 +244,21 @@ def test_a_setting_that_the_container_does_not_have(name: str, nearest: str | No
     assert f"they are {', '.join(SETTINGS)}; " in sentence
 
 
+@pytest.mark.parametrize("name", [*FORMER_SETTINGS, "serve_read_timeout"])
+def test_a_setting_that_the_container_had_once(name: str) -> None:
+    """What holds in its place is told with its line."""
+    with pytest.raises(ConfigurationRefused) as refused:
+        make_config(f"[container.environment]\n{name} = 1")
+    ((line, sentence),) = refused.value.mistakes
+    assert line == 11
+    instead = FORMER_SETTINGS[name.upper()]
+    is_no_setting = f"container.environment: {name} is no setting any more: {instead}"
+    assert sentence == f"{is_no_setting}; leave it out"
+
+
 def test_the_settings_are_the_containers() -> None:
-    """All that its table has, the reserve of memory among them."""
+    """All that its table has, the reserve of memory among them, and those that it had once."""
+    assert FORMER_SETTINGS == FORMER
     names = {name for row in CONTAINERS_SETTINGS for name in row.names}
     assert sorted(name for name in names if name.startswith("SERVE_")) == list(SETTINGS)
     every = "\n".join(f"{name} = 1" for name in SETTINGS)

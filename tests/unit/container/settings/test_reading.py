@@ -43,16 +43,14 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert (settings.shm_default_byte_size, settings.shm_growth_byte_size) == (16777216, 1048576)
     assert settings.model_root == Path("/opt/ml/models")
     assert settings.single_model_dir == Path("/opt/ml/model")
-    times = (settings.load_timeout, settings.invoke_timeout, settings.shutdown_timeout)
-    assert times == (350, 60, 25)
+    assert (settings.load_timeout, settings.invoke_timeout) == (350, 60)
     assert (settings.log_format, settings.cuda_compat) == ("text", "auto")
     assert (settings.grpc_port, settings.metrics_port, settings.allow_metrics) == (
         None,
         None,
         False,
     )
-    assert (settings.metrics, settings.metrics_path) == (True, "/metrics")
-    assert settings.metric_dimensions == ()
+    assert (settings.metrics, settings.metric_dimensions) == (True, ())
     assert settings.unknown == ()
 
 

@@ -14,7 +14,6 @@ from container.tritonserver.command import (
     OUR_FOLDERS,
     TritonCommand,
     build_command,
-    exit_timeout_s,
     name_shm_prefix,
 )
 from container.tritonserver.features import (
@@ -222,12 +221,6 @@ def test_cuda_compatibility_libraries_come_first() -> None:
     assert build(inherited=inherited).env["LD_LIBRARY_PATH"] == (
         f"/py/lib:{inherited['LD_LIBRARY_PATH']}"
     )
-
-
-@pytest.mark.parametrize(("shutdown", "share"), [(25.0, 5), (5.0, 1), (0.5, 1)])
-def test_tritonserver_waits_for_a_share_of_the_time_to_exit(shutdown: float, share: int) -> None:
-    """Whole seconds, never none: 0 would cut off answers that are being written."""
-    assert exit_timeout_s(shutdown) == share
 
 
 def test_shared_memory_names_tell_containers_apart() -> None:

@@ -91,7 +91,7 @@ async def answer(metrics_page: MetricsPage, method: str) -> list[dict[str, Any]]
     async def receive() -> Any:
         raise AssertionError
 
-    await MetricsRoute(metrics_page, "/metrics")({"type": "http", "method": method}, receive, send)
+    await MetricsRoute(metrics_page)({"type": "http", "method": method}, receive, send)
     return sent
 
 
