@@ -49,8 +49,8 @@ from serve.resources.footprints import StubSettings
 from serve.resources.gpus import Gpus
 from serve.triton.access import TritonAccess
 from serve.triton.client import TritonClient
+from serve.triton.diagnosis.load_errors import ModelsSide
 from serve.triton.hosting import Hosting
-from serve.triton.load_errors import ModelsSide
 from serve.triton.trials import Trials
 
 log = logging.getLogger(__name__)

@@ -28,13 +28,13 @@ from serve.http.request_bounds import has_path
 from serve.invoke.headers import keep_piece
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
-from serve.invoke.stream_errors import StreamErrors
 from serve.limit import UNCOUNTED
 from serve.log_context import bind
 from serve.models.waiting_room import HeldBody, WaitingRooms
 from serve.telemetry.invocation_record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer, AnswerStream, Headers, write_together
+from serve.triton.diagnosis.stream_errors import StreamErrors
 
 _log = logging.getLogger(__name__)
 

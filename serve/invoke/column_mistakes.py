@@ -6,7 +6,6 @@ something else for the same request, so it is looked for once they have.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -29,21 +28,6 @@ _OFFSETS, _VALUES = "__offsets", "__values"
 #: How many values each row has, which older exports have in the place of offsets.
 _LENGTHS = "__nnzs"
 _FORMATS = {"INT32": "i", "INT64": "q"}
-
-
-#: How compiled workflows and generated steps begin to refuse a request. Merlin's executor, and a
-#: model that stands in front of an ensemble, pass their words on with another error around them.
-_REFUSED = re.compile(
-    r"(?:\w+(?:Error|Exception): )?"
-    r"(?P<said>(?:refused by design: |the request has no rows: |(?:\w+: )?column ').*)",
-    re.DOTALL,
-)
-
-
-def refused_by_step(cause: str) -> str | None:
-    """What a step of ours said, if that is why a model failed; None for what another one says."""
-    refused = _REFUSED.fullmatch(cause)
-    return refused["said"] if refused else None
 
 
 def find_mistake(body: Sequence[bytes], json_size: int | None = None) -> str | None:

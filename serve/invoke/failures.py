@@ -4,33 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from serve.errors import (
-    CallerError,
-    FailedAtRequest,
-    InvocationFailed,
-    Overloaded,
-    ResourceExhausted,
-    ServeError,
-    StoreUnavailable,
-    TritonUnavailable,
-)
-from serve.invoke.column_mistakes import find_mistake, refused_by_step
-from serve.invoke.explanations import explain_refusal
+from serve.errors import CallerError, FailedAtRequest, InvocationFailed, ServeError
+from serve.invoke.column_mistakes import find_mistake
 from serve.invoke.translation import TritonRequest
 from serve.models.registry import MOST_FAILURES, Model, Registry, State
 from serve.models.revival import Revival
 from serve.triton.connection import MOST_OF_ERROR, Answer
-from serve.triton.messages import (
-    Verdict,
-    find_dead_model,
+from serve.triton.diagnosis.model_errors import (
     find_failure_cause,
-    quotes_a_death,
+    is_never_the_callers,
+    refused_by_step,
     remove_code,
     remove_regions,
     speaks_of_values,
 )
-from serve.triton.refusals import Refusal, read_refusal
-from serve.triton.workflow_failures import is_never_the_callers
+from serve.triton.diagnosis.request_mistakes import explain_refusal
+from serve.triton.diagnosis.verdicts import (
+    SENTENCES,
+    Refusal,
+    Verdict,
+    find_dead_model,
+    quotes_a_death,
+    read_refusal,
+)
 
 #: Stands at the end of what a model said, where that is not all of it.
 _CUT = f"… (cut after {MOST_OF_ERROR // 1024} KB)"
@@ -119,16 +115,9 @@ def _translate(model: Model, refused: Refusal, triton_request: TritonRequest) ->
         error = CallerError(refused_by_step(find_failure_cause(message)) or message)
         error.without_values = refused.logged
         return error
-    if refused.verdict is Verdict.EXHAUSTED:
-        return ResourceExhausted(f"no resources to invoke the model {model.name}: {message}")
-    if refused.verdict is Verdict.STORE_DOWN:
-        return StoreUnavailable(f"the model {model.name} cannot answer now: {message}")
-    if refused.verdict is Verdict.QUEUE_REFUSED:
-        return Overloaded(f"a queue of the model {model.name} refused the request: {message}")
-    if refused.verdict is Verdict.UNAVAILABLE:
-        return TritonUnavailable(message)
-    if refused.verdict is Verdict.ENDPOINT:
-        return InvocationFailed(message)
+    if refused.verdict in SENTENCES:
+        error_class, sentence = SENTENCES[refused.verdict]
+        return error_class(sentence.format(model=model.name, message=message))
     cause = find_failure_cause(refused.message + mark, cut=refused.cut)
     return InvocationFailed(f"the model {model.name} failed: {cause}")
 

@@ -23,7 +23,7 @@ from serve.models.registry import Registry, State
 from serve.models.revival import Revival
 from serve.triton.client import TritonClient
 from serve.triton.connection import Answer
-from serve.triton.messages import Verdict
+from serve.triton.diagnosis.verdicts import Verdict
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 

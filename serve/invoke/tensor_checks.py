@@ -22,7 +22,7 @@ from serve.invoke.request_types import (
     Output,
 )
 from serve.invoke.unique_members import find_twice
-from serve.invoke.wrong_data import find_wrong_in
+from serve.triton.diagnosis.request_mistakes import find_wrong_in
 
 #: Bytes of a list of lists that has no values.
 _OF_EMPTY_LISTS = b" \t\r\n,[]"

@@ -24,10 +24,9 @@ from serve.threads import InThread, run_in_daemon_thread
 from serve.triton.access import TritonAccess
 from serve.triton.connection import Answer, AnswerLate, ConnectionFailed, Grown, Headers
 from serve.triton.control import ModelControl, connect_to_control
+from serve.triton.diagnosis.load_errors import ModelsSide
+from serve.triton.diagnosis.verdicts import read_message, was_carried_out
 from serve.triton.http import LONGEST_HEADER, HeaderLong, Place, TritonHttp
-from serve.triton.load_errors import ModelsSide
-from serve.triton.messages import was_carried_out
-from serve.triton.refusals import read_message
 from serve.triton.suspects import RequestWork, Standing, Suspects, Work
 from serve.triton.trials import Trials
 

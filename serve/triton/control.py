@@ -19,9 +19,14 @@ from ensemble_tools.serving.needed_modules import find_needed
 from serve.deadline import Deadline, within
 from serve.errors import ModelUnusable, ResourceExhausted, TritonUnavailable
 from serve.threads import run_in_daemon_thread
-from serve.triton.exhaustion import means_exhaustion
-from serve.triton.load_errors import ModelsSide, describe_load_error, find_lacking_module
-from serve.triton.messages import load_failure_reason, remove_regions
+from serve.triton.diagnosis.exhaustion import means_exhaustion
+from serve.triton.diagnosis.load_errors import (
+    ModelsSide,
+    describe_load_error,
+    find_lacking_module,
+    load_failure_reason,
+)
+from serve.triton.diagnosis.model_errors import remove_regions
 
 #: How long a question about models may take; the index of hundreds is some ms.
 INDEX_TIMEOUT_S = 10.0

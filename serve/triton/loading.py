@@ -19,7 +19,7 @@ from serve.errors import (
 from serve.limit import TimeLimit
 from serve.resources.shortages import Denials, denials
 from serve.triton.control import ModelControl
-from serve.triton.messages import quotes_a_death
+from serve.triton.diagnosis.verdicts import quotes_a_death
 from serve.triton.suspects import LoadWork, Suspects
 from serve.triton.trials import Trials
 

@@ -11,8 +11,7 @@ from ensemble_tools.signals import blocking
 from serve.deadline import Deadline
 from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
 from serve.limit import TimeLimit
-from serve.triton.messages import Verdict
-from serve.triton.refusals import read_refusal
+from serve.triton.diagnosis.verdicts import Verdict, read_refusal
 from verification.errors import FormUnusable, TritonLost
 from verification.exchange import HEAD_SIZE_HEADER, Answer, Refusal, Reply, Request, decode, encode
 from verification.serving.server import Server

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from serve.errors import InvocationFailed, ModelUnusable, ServeError, TritonTimeout
-from serve.triton.messages import quotes_a_death
+from serve.triton.diagnosis.verdicts import quotes_a_death
 from serve.triton.stubs import Stub
 from tests.fakes import tritonserver as fake
 from tests.unit.serve.joined import CONFIG, WAIT_S, Joined, joined

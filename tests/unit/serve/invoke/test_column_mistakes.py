@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.invoke.column_mistakes import find_mistake, refused_by_step
+from serve.invoke.column_mistakes import find_mistake
 
 
 def given(
@@ -133,20 +133,3 @@ def test_where_tensors_begin() -> None:
     whole = said[0]
     pieces = [whole[:size], whole[size : size + 5], whole[size + 5 :]]
     assert find_mistake(pieces, size) == find_mistake(said, size)
-
-
-@pytest.mark.parametrize(
-    ("cause", "is_ours"),
-    [
-        ("RuntimeError: column 'x': NaN or infinity cannot become int64", True),
-        ("refused by design: column 'x' has 5 rows, and column 'y' has 4", True),
-        ("RuntimeError: the request has no rows: Categorify of 'x' needs one", True),
-        ("QueryFeast: column 'x' is empty; at least one id is expected", True),
-        ("KeyError: 'column'", False),
-        ("RuntimeError: Failed to categorical encode column x", False),
-    ],
-)
-def test_words_of_our_steps(cause: str, is_ours: bool) -> None:
-    """They are the request's mistake, whoever passes them on; what Merlin says may be another's."""
-    expected = cause.removeprefix("RuntimeError: ") if is_ours else None
-    assert refused_by_step(cause) == expected

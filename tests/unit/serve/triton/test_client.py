@@ -10,7 +10,6 @@ import resource
 import socket
 import sys
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +31,6 @@ from serve.triton.access import TritonAccess
 from serve.triton.client import TritonClient
 from serve.triton.connection import Answer
 from serve.triton.http import TritonHttp
-from serve.triton.refusals import read_error_message, read_refusal
 from serve.triton.trials import Trials
 from tests.unit.serve.played_server import WAIT_S, Peer, Play, answer, played, saying
 
@@ -527,32 +525,3 @@ def test_every_parser_error_is_known() -> None:
     assert len(errors) >= 6
     for error in errors:
         assert issubclass(error, (httptools.HttpParserError, httptools.HttpParserUpgrade))
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b'{"error":"x"}', "x"),
-        (b'{"error":5}', "5"),
-        (b'{"no":1}', '{"no":1}'),
-        (b"[]", "[]"),
-        (b"", ""),
-        (b"\xff text ", "\ufffd text"),
-        (b"[" * 100_000, "[" * 100_000),
-        (b'{"error":"\\ud800"}', "\ud800"),
-    ],
-)
-def test_error_bodies(body: bytes, message: str) -> None:
-    """Triton's form, or whatever there is."""
-    assert read_error_message(body) == message
-
-
-@pytest.mark.parametrize("end", ["", "\\", "\\u", "\\u12", "\\u123"])
-@pytest.mark.parametrize("event", [b"", b"data: "])
-def test_error_bodies_that_are_cut(event: bytes, end: str) -> None:
-    """What came of the text, without half an escape."""
-    body = event + b'{"error":"a \\"b\\n' + end.encode()
-    refused = read_refusal(Answer(500, [], deque([body]), cut=True), PLAN)
-    assert (refused.message, refused.cut) == ('a "b\n', True)
-    other = read_refusal(Answer(500, [], deque([b"<html>"]), cut=True), PLAN)
-    assert other.message == "<html>"

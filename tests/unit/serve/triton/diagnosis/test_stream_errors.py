@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from serve.invoke.stream_errors import StreamErrors
+from serve.triton.diagnosis.stream_errors import StreamErrors
 
 _RAISED = (
     "Failed to process the request(s) for model 't_0_0', message: KeyError: 'x'\n\nAt:\n"

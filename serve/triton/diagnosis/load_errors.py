@@ -14,7 +14,7 @@ from ensemble_tools import LAYOUT_PREFIX, Form, ServingPlan
 from ensemble_tools.archive.model_config import guess_backend, name_unknown_field
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.serving.plan import PublishedModel
-from serve.triton.messages import load_failure_reason
+from serve.triton.diagnosis.model_errors import make_one_sentence
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ class ModelsSide:
     unread: Callable[[str], str] = lambda _: ""
 
 
+#: "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: ValueError: boom\n\nAt:"
+_REASON = re.compile(
+    r"version -?\d+ is at UNAVAILABLE state: (?:[A-Z][a-z]+(?: [a-z]+)?: )?(?P<reason>.+)",
+    re.DOTALL,
+)
 #: A step of several in one process says its name first.
 _MODULE_LACKS = re.compile(
     r"(?:ModuleNotFoundError|ImportError): (?:the step [^:]*: )?No module named '(?P<name>[^'.]+)"
@@ -100,6 +105,16 @@ _NO_VERSION = re.compile(r"whose required version (?P<version>-?\d+) is not load
 _LONGEST_READ = 4096
 #: Longer words of a library end here.
 _LONGEST = 600
+
+
+def load_failure_reason(message: str) -> str:
+    """The innermost reason in the message of a failed load: for a model that raised, its error.
+
+    The python backend sends the exception first and the places after it; pb_utils' own exceptions
+    carry a formatted traceback instead, whose last line is the exception.
+    """
+    match = _REASON.search(message)  # the first: what the model said comes behind it
+    return make_one_sentence(match["reason"] if match else message)
 
 
 def find_lacking_module(message: str) -> str:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ensemble_tools import Form, ServingPlan
 from ensemble_tools.serving.plan import PublishedModel
 from ensemble_tools.serving.serving_plan import OwnCode
-from serve.triton.load_errors import ModelsSide, describe_load_error
+from serve.triton.diagnosis.load_errors import ModelsSide, describe_load_error, load_failure_reason
 
 MODELS = ModelsSide("the Python /v/bin/python (PYTHON)", ("python", "pytorch"))
 INNER = PublishedModel("m.rank", "1_rank", "", links=(("3", Path("/archive/1_rank/3")),))
@@ -327,3 +329,78 @@ def test_names_of_any_kind(name: str) -> None:
     plan = replace(PLAN, models=(PublishedModel("m", name, ""),), called=())
     said = described("Internal: SyntaxError: bad (model.py, line 7) /w/serving/m/1/x", plan=plan)
     assert f"SyntaxError: bad ({name}/1/model.py, line 7) {name}/1/x; see" in said
+
+
+PATH = "/tmp/r"
+STATE = "version 1 is at UNAVAILABLE state: "
+LOADS = [
+    (
+        f"load failed for model '{PATH}::m': {STATE}Internal: ValueError: boom\n\nAt:\n "
+        " /m.py(6): i\n"
+        ";\n",
+        "ValueError: boom",
+    ),
+    (
+        f"load failed for model '{PATH}::m': {STATE}Internal: ValueError: boom: version 7 is at"
+        " UNAVAILABLE state: x\n\nAt:\n  /m.py(6): initialize\n;\n",
+        "ValueError: boom: version 7 is at UNAVAILABLE state: x",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Internal: SyntaxError: invalid syntax"
+        " (model.py, line 1);"
+        "\n",
+        "SyntaxError: invalid syntax (model.py, line 1)",
+    ),
+    (
+        f"load failed for model '{PATH}::m': ensemble '{PATH}::m' depends on"
+        f" '{PATH}::m.s' which has"
+        f" no loaded version. Model '{PATH}::m.s' loading failed with error: {STATE}Internal:"
+        " ValueError: boom\n\nAt:\n  /m.py(6): initialize\n;;\n",
+        "ValueError: boom",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Internal: Stub process 'm_0_0' is not healthy.;\n",
+        "Stub process 'm_0_0' is not healthy.",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Invalid argument: instance group m_0 of model"
+        " m has kind"
+        " KIND_GPU but no GPUs are available;\n",
+        "instance group m_0 of model m has kind KIND_GPU but no GPUs are available",
+    ),
+    (
+        "failed to load 'm', failed to poll from model repository",
+        "failed to load 'm', failed to poll from model repository",
+    ),
+    (
+        "load failed for model 'm': at least one version must be available under the"
+        " version policy of"
+        " model 'm'\n",
+        "load failed for model 'm': at least one version must be available under the"
+        " version policy of model 'm'",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Internal: TritonModelException: Traceback (most recent"
+        " call last):\n  File \"m.py\", line 6\n    raise\nKeyError: 'x'\n;\n",
+        "KeyError: 'x'",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Internal: ValueError: first\nsecond\n\nAt:\n "
+        " x(1)\n;\n",
+        "ValueError: first second",
+    ),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("message", "reason"), LOADS)
+def test_reasons_of_failed_loads(message: str, reason: str) -> None:
+    """The innermost: what the model raised, in one line, also when that looks like a message."""
+    assert load_failure_reason(message) == reason
+
+
+@given(st.text(max_size=300))
+def test_any_reason_is_one_line(message: str) -> None:
+    """And nothing in a message raises."""
+    assert "\n" not in load_failure_reason(f"load failed for model 'm': {STATE}{message}")
+    assert "\n" not in load_failure_reason(message)

@@ -11,8 +11,8 @@ import json
 from collections import deque
 
 from serve.triton.connection import MOST_OF_ERROR, Answer
-from serve.triton.messages import find_failure_cause, remove_regions
-from serve.triton.refusals import read_message
+from serve.triton.diagnosis.model_errors import find_failure_cause, remove_regions
+from serve.triton.diagnosis.verdicts import read_message
 
 _BEGUN = b'data: {"error":"'
 _NO_REASON = "no reason was given"
