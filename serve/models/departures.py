@@ -68,21 +68,21 @@ class Departures:
     ) -> None:
         try:
             try:
-                await self._hosting.kill(processes)
+                await self._hosting.kill_processes(processes)
             finally:
                 self._registry.leave(model)
                 freed.set_result(None)
-            await self._unload(model, processes)
+            await self._end_model(model, processes)
             await self._retract(model.serving)
         finally:
             self._registry.forget(model)
             del self._tasks[model.name]
 
-    async def _unload(self, model: Model, killed: Processes) -> None:
+    async def _end_model(self, model: Model, killed: Processes) -> None:
         while True:
             try:
                 # Should tritonserver wait for the word of one that is dead, it is not waited for.
-                left = await self._hosting.unload(
+                left = await self._hosting.end_model(
                     model.serving,
                     Deadline(self._timeout_s),
                     lost=model.serving.triton_names,
@@ -93,4 +93,4 @@ class Departures:
                 _log.error("tritonserver does not unload a model: %s", error, extra=facts)
                 await asyncio.sleep(_PAUSE_S)
             else:
-                return await self._hosting.end(left)
+                return await self._hosting.end_processes(left)

@@ -128,12 +128,12 @@ class Lifecycle:
         record = LoadRecord(name, target)
         try:
             with self._until_stopped(), archive_errors(record):
-                plan = await self._load(name, url, entry, record)
+                serving_plan = await self._load(name, url, entry, record)
         except BaseException as error:
             self._telemetry.loaded(record, error)
             raise
         self._telemetry.loaded(record)
-        return plan
+        return serving_plan
 
     @contextmanager
     def _until_stopped(self) -> Iterator[None]:
@@ -283,7 +283,7 @@ class Lifecycle:
             processes = await self._hosting.find_unfinalized(model.serving)
             left: Processes = frozenset()
             if not processes:
-                left = await self._hosting.unload(model.serving, deadline, lost=model.lost)
+                left = await self._hosting.end_model(model.serving, deadline, lost=model.lost)
         except BaseException:
             self._registry.fail_unload(model)
             raise
@@ -293,7 +293,7 @@ class Lifecycle:
             async with AsyncExitStack() as rest:  # tritonserver has it no more, whatever comes now
                 rest.callback(self._registry.forget, model)
                 rest.push_async_callback(self._retract, model.serving)
-                await self._hosting.end(left)
+                await self._hosting.end_processes(left)
         _log_event("model unloaded", model, started)
 
     async def _ready(self, name: str, deadline: Deadline, waiting: str) -> Model:

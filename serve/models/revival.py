@@ -225,7 +225,7 @@ class Revival:
         """End what is left of an older generation, once nobody can be waiting for its answer."""
         with contextlib.suppress(asyncio.TimeoutError):
             await within(model.idle(), self._unload_timeout_s)
-        await self._hosting.end(old)
+        await self._hosting.end_processes(old)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)

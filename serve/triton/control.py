@@ -146,7 +146,7 @@ class ModelControl:
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
 
-    async def unload(
+    async def request_unload(
         self,
         plan: ServingPlan,
         deadline: Deadline,
@@ -188,7 +188,7 @@ class ModelControl:
         """Unload from the tritonserver that is there, if there is one, also from a new one."""
         while True:
             try:
-                return await self._unload(plan, lost, lost_s)
+                return await self._unload_models(plan, lost, lost_s)
             except InferenceServerException as error:
                 if error.status() not in _UNREACHABLE:
                     raise
@@ -196,8 +196,8 @@ class ModelControl:
                 return None
             await asyncio.sleep(_LIVE_LOOK_S)
 
-    async def _unload(self, plan: ServingPlan, lost: Collection[str], lost_s: float) -> None:
-        await self._ask_to_unload(plan.entry)
+    async def _unload_models(self, plan: ServingPlan, lost: Collection[str], lost_s: float) -> None:
+        await self._unload_by_name(plan.entry)
         pause, started = _FIRST_LOOK_S, time.monotonic()
         ensembles = _list_ensembles(plan)
         while held := await self._list_states(plan):
@@ -218,7 +218,7 @@ class ModelControl:
             if plan.entry not in held or plan.entry in stuck or not plan.called:
                 for name in reversed(plan.triton_names):
                     if held.get(name) == "READY" and name != plan.entry:
-                        await self._ask_to_unload(name)
+                        await self._unload_by_name(name)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LAST_LOOK_S)
 
@@ -252,7 +252,7 @@ class ModelControl:
             return True
         return True
 
-    async def _ask_to_unload(self, triton_name: str) -> None:
+    async def _unload_by_name(self, triton_name: str) -> None:
         await self._control.unload_model(triton_name, headers=self._access, unload_dependents=True)
 
     async def _list_states(self, plan: ServingPlan) -> dict[str, str]:

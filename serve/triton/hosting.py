@@ -124,8 +124,8 @@ class Hosting:
     ) -> Reloaded:
         """Load again what was lost in part or altogether. Raises what load and unload do.
 
-        lost: ModelControl.unload's. After an error tritonserver has nothing of it, where it can be
-        asked; stubs may be left. The order:
+        lost: ModelControl.request_unload's. After an error tritonserver has nothing of it, where it
+        can be asked; stubs may be left. The order:
 
         1. Look who is there, before a dead stub's end takes away what tells its children.
         2. Unload.
@@ -150,7 +150,7 @@ class Hosting:
             raise
         return Reloaded(stubs, left | old)
 
-    async def unload(
+    async def end_model(
         self,
         plan: ServingPlan,
         deadline: Deadline,
@@ -173,7 +173,7 @@ class Hosting:
     ) -> None:
         """Unload and end what a failed load has left; where that fails, it is logged."""
         try:
-            await self.end(await self.unload(plan, Deadline(timeout_s), lost=lost))
+            await self.end_processes(await self.end_model(plan, Deadline(timeout_s), lost=lost))
         except ServeError as error:
             _log_not_undone(what, plan, error)
 
@@ -190,7 +190,7 @@ class Hosting:
             return frozenset()
         return processes
 
-    async def kill(self, processes: Processes) -> None:
+    async def kill_processes(self, processes: Processes) -> None:
         """End stubs now, and what they have started; returns when they have ended.
 
         To be done before tritonserver is asked to unload their models: it sleeps for a second, then
@@ -198,9 +198,9 @@ class Hosting:
         waits for ever.
         """
         kill_stubs([it for it in processes if isinstance(it, Stub)])
-        await self.end(processes)
+        await self.end_processes(processes)
 
-    async def end(self, processes: Processes) -> None:
+    async def end_processes(self, processes: Processes) -> None:
         """Return when these have ended; where they cannot be looked at, that is logged."""
         try:
             await self._settings.end_stubs(processes, self._settings.patience)

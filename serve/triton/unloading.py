@@ -84,9 +84,10 @@ class Unloading:
         lost: Collection[str] = (),
         with_stubs: Collection[str] = (),
     ) -> None:
-        """Return when tritonserver has the plan's models no more; lost is ModelControl.unload's.
+        """Return when tritonserver has the plan's models no more.
 
-        with_stubs: those that have stubs now, or had them until just now.
+        lost: ModelControl.request_unload's. with_stubs: those that have stubs now, or had them just
+        now.
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
         """
         left = set(lost)  # UNLOADING for ever, once their stubs are dead
@@ -97,38 +98,40 @@ class Unloading:
             lost_s = LOST_UNLOAD_S if self._control.restarts_stubs else 0.0
         watching = asyncio.ensure_future(self._watch_for_deaths(plan, {*with_stubs} - left, left))
         try:
-            await self._unload(plan, deadline, left, lost_s)
+            await self._wait_then_force(plan, deadline, left, lost_s)
         finally:
             watching.cancel()
             self._loading.given_up.pop(plan.model_name, None)
 
-    async def _unload(
+    async def _wait_then_force(
         self, plan: ServingPlan, deadline: Deadline, left: set[str], lost_s: float
     ) -> None:
+        """Wait for tritonserver; then end what stands in its way: stubs first, then itself."""
         most = _HURRY_S if plan.model_name in self._loading.given_up else _PATIENCE_S
-        if await self._is_gone(plan, min(most, deadline.remaining / 2), left, lost_s):
+        if await self._unload_within(plan, min(most, deadline.remaining / 2), left, lost_s):
             return
         killed = await self._kill_stubs(plan, left)
         killing = asyncio.ensure_future(self._keep_killing(plan, left))
         try:
-            if killed and await self._is_gone(plan, min(_FORCED_S, deadline.remaining), left):
+            if killed and await self._unload_within(plan, min(_FORCED_S, deadline.remaining), left):
                 return
             await self._replace_if_stuck()
             # What is forced gets the time for that, also where the limit is short.
-            if not await self._is_gone(plan, max(_FORCED_S, deadline.remaining), left):
+            if not await self._unload_within(plan, max(_FORCED_S, deadline.remaining), left):
                 raise deadline.missed(f"unloading the model {plan.model_name}")
         finally:
             killing.cancel()
 
-    async def _is_gone(
+    async def _unload_within(
         self,
         plan: ServingPlan,
         timeout_s: float,
         lost: Collection[str],
         lost_s: float = LOST_UNLOAD_S,
     ) -> bool:
+        """Whether it is unloaded in that time."""
         try:
-            await self._control.unload(plan, Deadline(timeout_s), lost=lost, lost_s=lost_s)
+            await self._control.request_unload(plan, Deadline(timeout_s), lost=lost, lost_s=lost_s)
         except TritonTimeout:
             return False
         return True

@@ -85,9 +85,9 @@ class HookedControl(ModelControl):
         """As told, or as it is."""
         await self.instead.get("request_load", super().request_load)(*arguments)
 
-    async def unload(self, *arguments: Any, **named: Any) -> None:
+    async def request_unload(self, *arguments: Any, **named: Any) -> None:
         """As told, or as it is."""
-        await self.instead.get("unload", super().unload)(*arguments, **named)
+        await self.instead.get("request_unload", super().request_unload)(*arguments, **named)
 
 
 class HookedClient(TritonClient):
@@ -110,7 +110,7 @@ class HookedClient(TritonClient):
 
     def itself(self, name: str) -> Callable[..., Awaitable[Any]]:
         """The method as it is."""
-        if name in ("request_load", "unload"):
+        if name in ("request_load", "request_unload"):
             return functools.partial(getattr(ModelControl, name), self.control)
         return functools.partial(getattr(TritonClient, name), self)
 

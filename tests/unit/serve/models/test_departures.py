@@ -118,14 +118,14 @@ async def test_what_tritonserver_lets_go_of_is_waited_for(tmp_path: Path, versio
     """Of a stub that was killed just now it still holds the part of /dev/shm: seen for a second."""
     async with join(tmp_path) as on:
         waited = []
-        unload = on.triton.itself("unload")
+        unload = on.triton.itself("request_unload")
 
         async def tell(*arguments: Any, lost_s: float, **named: Any) -> None:
             waited.append(lost_s)
             await unload(*arguments, lost_s=lost_s, **named)
 
         await on.load()
-        on.triton.instead["unload"] = tell
+        on.triton.instead["request_unload"] = tell
         on.triton.control.version = version
         with stub(on.repository, "m.step", WAIT_S):
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
@@ -176,14 +176,14 @@ async def test_a_tritonserver_that_keeps_it(
     async with join(tmp_path, unload_timeout_s=0.3, load_timeout_s=1.0) as on:
         await on.load()
         failing = True
-        unload = on.triton.itself("unload")
+        unload = on.triton.itself("request_unload")
 
         async def keep(*arguments: Any, **named: Any) -> None:
             if failing:
                 raise TritonTimeout("unloading the model m", 0.3)
             await unload(*arguments, **named)
 
-        on.triton.instead["unload"] = keep
+        on.triton.instead["request_unload"] = keep
         with stub(on.repository, "m.step", WAIT_S), caplog.at_level(logging.ERROR):
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             with pytest.raises(TritonTimeout, match="unloading what the name m stood for before"):

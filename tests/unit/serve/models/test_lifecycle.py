@@ -91,7 +91,7 @@ async def test_unload_ends_what_stubs_have_started(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     async with joined(tmp_path, hosting=hosting) as on:
         await on.load()
-        unload = on.triton.itself("unload")
+        unload = on.triton.itself("request_unload")
         with stub(on.repository, "m.step", WAIT_S, more=starting(mine)) as ending:
 
             async def end(*arguments: Any, **named: Any) -> None:
@@ -99,7 +99,7 @@ async def test_unload_ends_what_stubs_have_started(tmp_path: Path) -> None:
                 ending.kill()
                 ending.wait()
 
-            on.triton.instead["unload"] = end
+            on.triton.instead["request_unload"] = end
             await until(lambda: len(started_by(mine)) == 2)
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             assert not started_by(mine)
@@ -118,7 +118,7 @@ async def test_what_stubs_have_started_is_looked_for_without_threads(tmp_path: P
 
         with stub(on.repository, "m.step", WAIT_S, more=starting(mine)):
             await until(lambda: len(started_by(mine)) == 2)
-            found = await on.hosting.unload(plan, Deadline(WAIT_S))
+            found = await on.hosting.end_model(plan, Deadline(WAIT_S))
             assert {it.pid for it in found} > {it.pid for it in started_by(mine)}
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             assert not started_by(mine)

@@ -146,7 +146,7 @@ async def test_what_an_older_generation_had_started_is_ended(tmp_path: Path) -> 
     mine, others = tmp_path / "mine", tmp_path / "others"
     async with joined(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
         await on.load()
-        unload, load = on.triton.itself("unload"), on.triton.itself("request_load")
+        unload, load = on.triton.itself("request_unload"), on.triton.itself("request_load")
         with contextlib.ExitStack() as running:
             old = running.enter_context(stub(on.repository, "m.step", WAIT_S, more=starting(mine)))
 
@@ -161,7 +161,7 @@ async def test_what_an_older_generation_had_started_is_ended(tmp_path: Path) -> 
                 running.enter_context(new)
 
             await until(lambda: len(started_by(mine)) == 2)
-            on.triton.instead["unload"] = end
+            on.triton.instead["request_unload"] = end
             on.triton.instead["request_load"] = begin
             assert b"echo" in await on.invoke()
             await until(lambda: not started_by(mine))
@@ -358,9 +358,9 @@ async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None
             releasing.set()
             await asyncio.Event().wait()
 
-        on.triton.instead["unload"] = unload_nothing
+        on.triton.instead["request_unload"] = unload_nothing
         await asyncio.wait_for(releasing.wait(), WAIT_S)
-        del on.triton.instead["unload"]
+        del on.triton.instead["request_unload"]
         on.hosting.loading.load_timeout_s = WAIT_S
         os.kill(second, signal.SIGKILL)
         await until(lambda: on.events("load") == ["load", "load", "load"])

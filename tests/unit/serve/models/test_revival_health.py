@@ -208,12 +208,12 @@ async def test_another_model_that_can_be_served(tmp_path: Path) -> None:
 async def test_a_model_that_answers_now_and_then(tmp_path: Path) -> None:
     """As one that lost one of its instances: it serves somebody, though it cannot heal."""
     async with asked(tmp_path) as it:
-        it.on.triton.instead["unload"] = unavailable
+        it.on.triton.instead["request_unload"] = unavailable
         await it.keep_asking()
         assert it.is_sick
         assert b"echo" in await it.on.invoke()
         assert not it.is_sick
-        del it.on.triton.instead["unload"]
+        del it.on.triton.instead["request_unload"]
 
 
 async def test_which_answers_are_proof(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ async def test_model_control_carries_its_secret() -> None:
     async with played(play) as stage:
         client = TritonClient("127.0.0.1", stage.port, port, access)
         await client.control.request_load(PLAN, Deadline(WAIT_S))
-        await client.control.unload(PLAN, Deadline(WAIT_S))
+        await client.control.request_unload(PLAN, Deadline(WAIT_S))
         await client.control.learn_version()
         assert client.control.version == "2.51.0"
         assert await client.is_live()
@@ -261,10 +261,10 @@ async def test_every_status_of_an_unload_is_translated(code: grpc.StatusCode) ->
     """A server that is not there holds nothing; any other failure is told."""
     async with control(code, health=None) as client:
         if code in UNREACHABLE:
-            await client.control.unload(PLAN, Deadline(WAIT_S))
+            await client.control.request_unload(PLAN, Deadline(WAIT_S))
         else:
             with pytest.raises(TritonUnavailable, match="no"):
-                await client.control.unload(PLAN, Deadline(WAIT_S))
+                await client.control.request_unload(PLAN, Deadline(WAIT_S))
 
 
 @pytest.mark.parametrize("health", [LIVE, hangs], ids=["lives", "is late"])
@@ -275,13 +275,13 @@ async def test_an_unload_that_did_not_arrive_is_no_unload(
     """One that is there is asked until it has answered, or the time is over."""
     async with control(code, health=health) as client:
         with pytest.raises(TritonTimeout, match=r"1\.2 s$"):
-            await client.control.unload(PLAN, Deadline(1.2))
+            await client.control.request_unload(PLAN, Deadline(1.2))
 
 
 async def test_a_connection_that_takes_long(tmp_path: Path) -> None:
     """A busy tritonserver is one that a load and an unload wait for."""
     async with held_back(tmp_path, 0.5) as (client, server):
-        await client.control.unload(PLAN, Deadline(WAIT_S))
+        await client.control.request_unload(PLAN, Deadline(WAIT_S))
         assert server.asked == ["unload m"]
     async with held_back(tmp_path, 0.5) as (client, server):
         await client.control.request_load(PLAN, Deadline(WAIT_S))
@@ -293,7 +293,7 @@ async def test_a_load_just_after_tritonserver_has_come_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     client = TritonClient("127.0.0.1", port, port)
-    await client.control.unload(PLAN, Deadline(WAIT_S))  # nobody is there
+    await client.control.request_unload(PLAN, Deadline(WAIT_S))  # nobody is there
     loading = asyncio.ensure_future(client.control.request_load(PLAN, Deadline(WAIT_S)))
     await asyncio.sleep(0.05)
     assert not loading.done()
@@ -345,14 +345,14 @@ async def test_an_answer_at_the_moment_of_the_limit() -> None:
     async with control(grpc.StatusCode.UNAVAILABLE, http=Http("127.0.0.1", 1)) as client:
         limit = loop.time() + 0.3
         with pytest.raises(TritonTimeout):
-            await asyncio.wait_for(client.control.unload(PLAN, Deadline(0.3)), 5)
+            await asyncio.wait_for(client.control.request_unload(PLAN, Deadline(0.3)), 5)
 
 
 async def test_who_cannot_ask_does_not_know() -> None:
     """A lack of our own is no sign that tritonserver is gone."""
     async with control(grpc.StatusCode.UNAVAILABLE) as client:
         with no_descriptors(), pytest.raises(TritonTimeout):
-            await client.control.unload(PLAN, Deadline(0.3))
+            await client.control.request_unload(PLAN, Deadline(0.3))
 
 
 async def test_control_that_never_answers() -> None:
@@ -361,7 +361,7 @@ async def test_control_that_never_answers() -> None:
         with pytest.raises(TritonTimeout, match=r"0\.2 s; raise SERVE_LOAD_TIMEOUT"):
             await client.control.request_load(PLAN, Deadline(TimeLimit(0.2, "SERVE_LOAD_TIMEOUT")))
         with pytest.raises(TritonTimeout, match=r"0\.2 s$"):
-            await client.control.unload(PLAN, Deadline(0.2))
+            await client.control.request_unload(PLAN, Deadline(0.2))
 
 
 async def test_control_that_is_closed_meanwhile() -> None:
@@ -388,7 +388,7 @@ async def test_nobody_is_there() -> None:
         await client.infer(b"/x", [], [b"x"], WAIT_S, streams=True)
     with pytest.raises(TritonUnavailable, match="nobody is there"):
         await client.control.request_load(PLAN, Deadline(0.2))
-    await client.control.unload(PLAN, Deadline(WAIT_S))
+    await client.control.request_unload(PLAN, Deadline(WAIT_S))
     with pytest.raises(TritonUnavailable, match=r"not live within 0\.1 s"):
         await client.wait_until_live(0.1)
     await client.close()
