@@ -16,6 +16,7 @@ from tests.contract.conftest import Archive
 from tests.support import models
 from tests.support.container import Container
 from tests.support.protocol import complaint, infer, values
+from tests.support.tritons import BOTH
 
 Spoil = Callable[[Path], object]
 
@@ -38,6 +39,11 @@ def _text(path: Path, text: str) -> None:
 
 _IDENTITY = models.identity.config
 _M = {"m": models.identity}
+_CALLING_ONE = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        return pb_utils.InferenceRequest(model_name="one").exec()
+"""
 
 
 @pytest.mark.parametrize(
@@ -82,6 +88,11 @@ _M = {"m": models.identity}
             ["step b", "no weights in /nowhere/weights.bin"],
             id="a step's initialize raises",
         ),
+        pytest.param(
+            _with({"top": models.PythonModel(_CALLING_ONE), "one": models.unwilling}),
+            ["the called model one of the model m1 failed to load", "no weights in /nowhere/"],
+            id="a called model's initialize raises",
+        ),
     ],
 )
 def test_archives(
@@ -98,6 +109,40 @@ def test_archives(
     assert container.http.get("/models/m1").status_code == 404
     with container.loaded("m1", archive(m=models.adder(2))):  # the name is free
         assert values(container.invoke("m1", infer([1]))) == [3.0]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(
+            pytest.param(models.PythonModel(models.IDENTITY, backend=name), id=f"backend {name}")
+            for name in ("../../x", "/tmp/x", "x", "dali", "python;id")
+        ),
+        *(
+            pytest.param(models.PythonModel(models.IDENTITY, more), id=more[:24].strip())
+            for more in (
+                "max_batch_size: -5\n",
+                "instance_group { kind: KIND_GPU count: 1 gpus: [ 99 ] }\n",
+                "dynamic_batching { preferred_batch_size: [ 99999999 ] }\n",
+                "version_policy { specific { versions: [ 9223372036854775807 ] } }\n",
+                'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/etc/passwd" } }\n',
+            )
+        ),
+    ],
+)
+def test_configs_that_contradict_themselves(
+    model: models.PythonModel, container: Container, archive: Archive
+) -> None:
+    """They cost their own load and nothing else (CVE-2025-23336), in any version.
+
+    A backend is one of the image's own; a path to one is refused.
+    """
+    before = container.triton()
+    answer = container.load("m1", archive(m=model))
+    assert answer.status_code == 400, answer.text
+    assert complaint(answer)
+    assert container.triton() == before
 
 
 def test_a_field_that_we_do_not_know(container: Container, archive: Archive) -> None:

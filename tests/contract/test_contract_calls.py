@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 
 import pytest
 
@@ -89,7 +91,7 @@ class TritonPythonModel:
 #: Calls what the first byte of IN says, whatever it is.
 FREE = f"""
 {_CALLING}
-NAMES = ("one", "nowhere", "m2", "m2.one", "witness")
+NAMES = ("one", "nowhere", "second", "second.one", "witness")
 
 
 class TritonPythonModel(Each):
@@ -194,14 +196,6 @@ def test_names_of_every_kind(container: Container, archive: Archive) -> None:
         assert values(container.invoke("one", infer([1]))) == [101.0]
 
 
-def test_calls_that_its_files_do_not_show(container: Container, archive: Archive) -> None:
-    """A model whose files name no request class reaches no other archive either."""
-    with container.loaded("m1", archive(top=models.PythonModel(HIDDEN))):
-        answer = container.invoke("m1", infer([4]))
-        assert answer.status_code == 500
-        assert f"'{WITNESS}' (not served with this model" in complaint(answer)
-
-
 @BOTH
 def test_siblings_are_called(container: Container, archive: Archive) -> None:
     """Two archives with equal names side by side: each calls its own; unload frees all of it."""
@@ -228,83 +222,81 @@ def _archive(step: float, then: float) -> dict[str, models.Writable]:
     }
 
 
-def test_an_ensembles_step_calls(container: Container, archive: Archive) -> None:
-    """The entry model is an ensemble; one of its steps calls a model that is no step."""
-    directory = archive(
-        whole=models.Chain(("first", "top")),
-        first=models.adder(1),
-        **_archive(10, 100),
-    )
-    with container.loaded("m1", directory):
-        assert values(container.invoke("m1", infer([1]))) == [122.0]
+_TWO = {"one": models.adder(1), "two": models.adder(2)}
+#: Archives, and what they make of 5.
+CALLERS: Mapping[str, tuple[dict[str, models.Writable], float]] = {
+    "a step of an ensemble calls what is no step": (
+        {"whole": models.Chain(("first", "top")), "first": models.adder(1), **_archive(10, 100)},
+        126.0,
+    ),
+    "by place and without waiting": ({"top": models.PythonModel(ASYNCHRONOUS), **_TWO}, 13.0),
+    "a decoupled model calls and is called": (
+        {
+            "top": models.PythonModel(SUMMING),
+            "several": models.PythonModel(
+                DECOUPLED, "model_transaction_policy { decoupled: true }\n"
+            ),
+            **_TWO,
+        },
+        13.0,
+    ),
+    "the delivered file runs as it would": (
+        {"top": models.PythonModel(MODULE), "one": models.adder(1)},
+        46.0,
+    ),
+}
 
 
 @BOTH
-def test_asynchronous_calls(container: Container, archive: Archive) -> None:
-    """async_exec, the name given by place, is_model_ready, and a model without initialize."""
-    top = models.PythonModel(ASYNCHRONOUS)
-    directory = archive(top=top, one=models.adder(1), two=models.adder(2))
+@pytest.mark.parametrize("way", CALLERS)
+def test_ways_to_call(way: str, container: Container, archive: Archive) -> None:
+    """From a step, asynchronously, between answers; with paths and pickles as from a file."""
+    written, answer = CALLERS[way]
+    directory = archive(**written)
+    for top in directory.glob("top"):
+        (top / "1/number").write_text("40")
     with container.loaded("m1", directory):
-        assert values(container.invoke("m1", infer([5]))) == [13.0]
+        assert values(container.invoke("m1", infer([5]))) == [answer]
 
 
-@BOTH
-def test_decoupled_caller(container: Container, archive: Archive) -> None:
-    """A decoupled model calls others between its answers, and is itself called by name."""
-    directory = archive(
-        top=models.PythonModel(SUMMING),
-        several=models.PythonModel(DECOUPLED, "model_transaction_policy { decoupled: true }\n"),
-        one=models.adder(1),
-        two=models.adder(2),
-    )
-    with container.loaded("m1", directory):
-        assert values(container.invoke("m1", infer([5]))) == [13.0]
-
-
-def test_the_delivered_file_runs_as_it_would(container: Container, archive: Archive) -> None:
-    """Pickles by reference, super() with the class's name, and paths beside __file__ work."""
-    directory = archive(top=models.PythonModel(MODULE), one=models.adder(1))
-    (directory / "top/1/number").write_text("40")
-    with container.loaded("m1", directory):
-        assert values(container.invoke("m1", infer([1]))) == [42.0]
+@pytest.fixture(scope="module")
+def free(shared: Container) -> Iterator[None]:
+    """Archives whose models call what they are told; of `hidden` its files do not show it."""
+    top = models.PythonModel(FREE)
+    archives: dict[str, dict[str, models.Writable]] = {
+        "first": {"top": top, "one": models.adder(1)},
+        "second": {"top": top, "one": models.adder(2)},
+        "alone": {"top": top},
+        "hidden": {"top": models.PythonModel(HIDDEN)},
+    }
+    with ExitStack() as loaded:
+        for name, written in archives.items():
+            directory = shared.model_root / "free" / name / "model"
+            loaded.enter_context(shared.loaded(name, models.write_archive(directory, written)))
+        yield
 
 
 @BOTH
 @pytest.mark.parametrize(
-    ("number", "name"), [(1, "nowhere"), (2, "m2"), (3, "m2.one"), (4, WITNESS)]
+    ("caller", "number", "name", "siblings"),
+    [
+        ("first", 1, "nowhere", "'one', 'top'"),
+        ("first", 2, "second", "'one', 'top'"),
+        ("first", 3, "second.one", "'one', 'top'"),
+        ("first", 4, WITNESS, "'one', 'top'"),
+        ("alone", 4, WITNESS, "'top'"),
+        ("hidden", 4, WITNESS, "'top'"),
+    ],
 )
 def test_no_other_archive_is_reached(
-    number: int, name: str, container: Container, archive: Archive
+    caller: str, number: int, name: str, siblings: str, free: None, container: Container
 ) -> None:
     """A call to what is not in the archive fails with a sentence, though others have that name."""
-    free = models.PythonModel(FREE)
-    with (
-        container.loaded("m1", archive("a", top=free, one=models.adder(1))),
-        container.loaded("m2", archive("b", top=free, one=models.adder(2))),
-    ):
-        assert values(container.invoke("m2", infer([0]))) == [2.0]
-        answer = container.invoke("m1", infer([number]))
-        assert answer.status_code == 500, answer.text
-        said = complaint(answer)
-        assert f"'{name}' (not served with this model, which can call 'one', 'top'; " in said
-
-
-def test_a_lone_caller_reaches_nobody(container: Container, archive: Archive) -> None:
-    """An archive of one model that makes requests cannot reach another archive's model."""
-    with container.loaded("m1", archive(top=models.PythonModel(FREE))):
-        answer = container.invoke("m1", infer([4]))
-        assert answer.status_code == 500
-        assert f"'{WITNESS}' (not served with this model" in complaint(answer)
-
-
-def test_a_called_model_that_does_not_load(container: Container, archive: Archive) -> None:
-    """The load fails with the called model's name and reason, and leaves nothing."""
-    directory = archive(top=models.PythonModel(FREE), one=models.unwilling)
-    answer = container.load("m1", directory)
-    assert answer.status_code == 400, answer.text
+    assert values(container.invoke("second", infer([0]))) == [2.0]
+    answer = container.invoke(caller, infer([number]))
+    assert answer.status_code == 500, answer.text
     said = complaint(answer)
-    assert "the called model one of the model m1 failed to load" in said
-    assert "no weights in /nowhere/weights.bin" in said
+    assert f"'{name}' (not served with this model, which can call {siblings}; " in said
 
 
 @BOTH
@@ -317,20 +309,3 @@ def test_killed_stub(dying: str, mortal: Container, archive: Archive) -> None:
         until(lambda: not mortal.stubs(dying), "the stub is gone")
         assert values(mortal.invoke("m1", infer([1]))) == [121.0]
         assert len(mortal.stubs(dying)) == 1
-
-
-def test_words_of_a_caller_reload_nothing(container: Container, archive: Archive) -> None:
-    """A model may repeat what its caller wrote; its stubs are alive, so nothing is done."""
-    source = """
-class TritonPythonModel(Each):
-    def answer(self, request, values):
-        self.calls = pb_utils.InferenceRequest, "one"
-        raise ValueError("Stub process 'm1.one_0_0' is not healthy")
-"""
-    directory = archive(top=models.PythonModel(source), one=models.adder(1))
-    with container.loaded("m1", directory):
-        before = container.stubs()
-        answer = container.invoke("m1", infer([1]))
-        assert answer.status_code in (400, 500)
-        assert "ValueError" in complaint(answer)
-        assert container.stubs() == before

@@ -1,7 +1,9 @@
 """No request kills tritonserver, or has another tenant's model unloaded.
 
-What the container refuses by itself is in tests/unit/container/assembled/test_hostile_requests.py.
-The fixture `container` asks the witness after each; that it is the same tritonserver is held here.
+What the container refuses by itself is in tests/unit/container/assembled/test_hostile_requests.py
+and test_shield.py beside it. The fixture `container` asks the witness after each; that it is the
+same tritonserver is held here. docs/security.md names these tests beside the published
+vulnerabilities of tritonserver.
 """
 
 from __future__ import annotations
@@ -9,13 +11,13 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.contract.conftest import WITNESS, Archive
 from tests.support import models
 from tests.support.container import Container
-from tests.support.protocol import complaint, infer, values
+from tests.support.protocol import complaint, values
 from tests.support.tritons import BOTH
 
 
@@ -38,8 +40,7 @@ def same_tritonserver(shared: Container, tenant: str) -> Iterator[None]:
 
 
 def _resident(pid: int) -> int:
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * 4096
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
 def _one(shape: object, datatype: str = "FP32", data: object = (1, 1), **more: object) -> bytes:
@@ -48,34 +49,43 @@ def _one(shape: object, datatype: str = "FP32", data: object = (1, 1), **more: o
     return json.dumps({"inputs": [each]}).encode()
 
 
-def test_compressed_requests_are_read_too(container: Container, tenant: str) -> None:
-    """Compression hides nothing."""
-    answer = container.invoke(tenant, gzip.compress(_one([2**62])), Content_Encoding="gzip")
-    assert answer.status_code == 400
-    good = container.invoke(tenant, gzip.compress(_one([2])), Content_Encoding="gzip")
-    assert values(good, "OUT_FP32") == [1.0, 1.0]
+def _input(**members: object) -> dict[str, object]:
+    return {"name": "IN_FP32", "shape": [2], "datatype": "FP32", "data": [1, 1], **members}
 
 
 @pytest.mark.parametrize(
-    "members",
+    "given",
     [
-        {"inputs": [{"name": "IN_FP32", "shape": [2], "datatype": "FP32", "data": ["a", "b"]}]},
-        {"inputs": [{"name": "IN_FP32", "shape": [2], "datatype": "FP32", "data": [None, {}]}]},
-        {"inputs": [{"name": "IN_FP32", "shape": [2], "datatype": "FP32", "data": [[], []]}]},
-        {"inputs": [{"name": "IN_BOOL", "shape": [1], "datatype": "BOOL", "data": [2]}]},
-        {"inputs": [{"name": "IN_INT64", "shape": [1], "datatype": "INT64", "data": [1e99]}]},
-        {"inputs": [{"name": "IN_INT64", "shape": [1], "datatype": "INT64", "data": [1 << 99]}]},
-        {"inputs": [{"name": "out of memory", "shape": [1], "datatype": "FP32", "data": [1]}]},
-        {"inputs": [{"name": "IN_FP32", "shape": [1], "datatype": "INT64", "data": [1]}]},
+        _input(data=["a", "b"]),
+        _input(data=[None, {}]),
+        _input(data=[[], []]),
+        _input(shape=[]),
+        _input(name="IN_BOOL", shape=[1], datatype="BOOL", data=[2]),
+        _input(name="IN_INT64", shape=[1], datatype="INT64", data=[1e99]),
+        _input(name="IN_INT64", shape=[1], datatype="INT64", data=[1 << 99]),
+        _input(name="out of memory", shape=[1], data=[1]),
+        _input(shape=[1], datatype="INT64", data=[1]),
+        _input(shape=[2**62]),
     ],
-    ids=lambda members: json.dumps(members)[:60],
+    ids=json.dumps,
 )
-def test_the_callers_fault(members: dict[str, object], container: Container, tenant: str) -> None:
-    """What is wrong with a request is a 400 with one sentence, never a 5xx: tritonserver's own."""
-    request = {**json.loads(_one([2])), **members}
-    answer = container.invoke(tenant, json.dumps(request).encode())
-    assert answer.status_code == 400, answer.text
-    complaint(answer)
+def test_the_callers_fault(given: dict[str, object], container: Container, tenant: str) -> None:
+    """What is wrong with a request is a 400 with one sentence, never a 5xx; in gzip, too."""
+    body = json.dumps({"inputs": [given]}).encode()
+    for sent, encoding in ((body, "identity"), (gzip.compress(body), "gzip")):
+        answer = container.invoke(tenant, sent, Content_Encoding=encoding)
+        assert answer.status_code == 400, answer.text
+        complaint(answer)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "1e-400", "9" * 5000], ids=len)
+@pytest.mark.parametrize("datatype", ["FP32", "FP16", "INT64"])
+def test_numbers_that_no_type_holds(
+    number: str, datatype: str, container: Container, tenant: str
+) -> None:
+    """A number out of its type's range is never a server's fault."""
+    body = _one([1], datatype, ["@"]).replace(b'"@"', number.encode())
+    assert container.invoke(tenant, body).status_code in (200, 400)
 
 
 @BOTH
@@ -97,22 +107,54 @@ def test_words_of_a_caller_unload_nobody(
 
 
 @pytest.mark.parametrize(
-    "weight", ["*;q=1e999", "gzip;q=1e-999", "*;q=1e999,gzip", "gzip;q=" + "9" * 400]
+    ("header", "value"),
+    [
+        *(
+            ("Inference-Header-Content-Length", size)
+            for size in ("-1", "99999999999999999999999", "x", "")
+        ),
+        # It reads their weights by std::stod, which ends it.
+        *(
+            ("Accept-Encoding", weight)
+            for weight in ("*;q=1e999", "gzip;q=1e-999", "*;q=1e999,gzip", "gzip;q=" + "9" * 400)
+        ),
+        ("x-serve-access", "guessed"),
+        ("X-Serve-Access", "guessed"),
+        ("triton-grpc-protocol-access", "guessed"),
+        ("X-Long", "x" * 8_000),
+        ("X-Of-Four", "x" * 3_000),
+    ],
+    ids=lambda word: word[:40],
 )
-def test_weights_that_no_double_holds(weight: str, container: Container, tenant: str) -> None:
-    """tritonserver reads the weights of Accept-Encoding by std::stod, and dies of these."""
-    answer = container.invoke(tenant, _one([2]), Accept_Encoding=weight)
+def test_headers_that_steer_nothing(
+    header: str, value: str, container: Container, tenant: str
+) -> None:
+    """Neither sizes, weights and secrets of a caller's own, nor lines up to the limit."""
+    count = 4 if header == "X-Of-Four" else 1
+    headers = [(header if it == 0 else f"{header}-{it}", value) for it in range(count)]
+    path = f"/models/{tenant}/invoke"
+    answer = container.http.post(path, content=_one([2]), headers=headers)
     assert values(answer, "OUT_FP32") == [1.0, 1.0]
 
 
-def test_long_header_lines_that_pass(container: Container, tenant: str) -> None:
-    """Up to the limit, and many of them."""
-    headers = {f"X_{n}": "x" * 3_000 for n in range(4)}
-    for more in ({"X_Long": "x" * 8_000}, headers):
-        assert values(container.invoke(tenant, _one([2]), **more), "OUT_FP32") == [1.0, 1.0]
+def test_forged_lines_of_the_log(container: Container, tenant: str) -> None:
+    """What a caller writes begins no line of the log."""
+    forged = "\n2026-01-01T00:00:00Z CRITICAL forged\n"
+    good = json.loads(_one([2]))
+    for request in (
+        {**good, "id": forged},
+        {"inputs": [_input(name=forged)]},
+        {"inputs": [_input(datatype=forged)]},
+        {**good, "outputs": [{"name": forged}]},
+        {**good, "parameters": {forged: forged}},
+        json.loads(_one([1], "BYTES", [f"raise {forged}"])),
+    ):
+        container.invoke(tenant, request, X_Amzn_SageMaker_Target_Model="a.tar.gz")
+    assert "forged" in container.log
+    assert not [line for line in container.log.splitlines() if line.startswith("2026-01-01T00:00")]
 
 
-def test_good_requests_are_untouched(container: Container, tenant: str, archive: Archive) -> None:
+def test_good_requests_are_untouched(container: Container, tenant: str) -> None:
     """Strings with quotes, colons and brackets, nested lists, empty tensors, all at once."""
     strings = ['a:"b"', "[1,2]", "{", "\\", "é", "", "\u0000", "\U0001f600"]
     inputs = [
@@ -127,4 +169,3 @@ def test_good_requests_are_untouched(container: Container, tenant: str, archive:
         assert values(answer, "OUT_FP32") == [1.0, 2.0, 3.0, 4.0]
         assert values(answer, "OUT_INT64") == []
         assert values(answer, "OUT_BOOL") == [True]
-    assert values(container.invoke(WITNESS, infer([1]))) == [4.0]

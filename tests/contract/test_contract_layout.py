@@ -1,9 +1,11 @@
-"""Python models that read what lies beside them in their archive."""
+"""What archives hold beside their models, and how their files are laid out and called."""
 
 from __future__ import annotations
 
 import io
+import os
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,40 @@ def test_an_environment_beside_the_model(
             packed.addfile(entry, io.BytesIO(text.encode()))
     with container.loaded("m1", directory):
         assert values(container.invoke("m1", infer([1]))) == [31.0]
+
+
+def test_links_that_stay_inside(container: Container, archive: Archive) -> None:
+    """They are served: relative, absolute, and to directories."""
+    directory = archive(m=models.identity)
+    model = directory / "m"
+    (directory / "shared").mkdir()
+    (model / "1/model.py").rename(directory / "shared/model.py")
+    (model / "1/model.py").symlink_to("../../shared/model.py")
+    (model / "1/data").symlink_to(directory / "shared")
+    with container.loaded("m1", directory):
+        assert values(container.invoke("m1", infer([5]))) == [5.0]
+
+
+@BOTH
+def test_names_that_a_shell_would_read(container: Container, archive: Archive) -> None:
+    """tritonserver starts a step's process through one; it is no shell that reads the name.
+
+    Nor that of a group of instances, which tritonserver gives to it as well.
+    """
+    here = Path(os.readlink(f"/proc/{container.triton()}/cwd"))
+    names = ("my step", "a&b", "(c)", "it's", "w$(touch armed-by-a-name)", "x; exit 1", "ü")
+    steps = {name: models.adder(2**number) for number, name in enumerate(names)}
+    group = 'instance_group [{ name: "$(touch armed-by-a-group)", kind: KIND_CPU }]\n'
+    steps["a&b"] = replace(steps["a&b"], more=group)
+    directory = archive()
+    models.write_archive(directory, {**steps, "sum": models.Chain(names)})
+    with container.loaded("a.shell.", directory):
+        assert values(container.invoke("a.shell.", infer([1]))) == [128.0]
+        served = [name for name in container.published() if name.startswith("a=_shell=_.")]
+        assert len(served) == len(names)
+        assert all(container.stubs(name) for name in served)
+    assert not (here / "armed-by-a-name").exists()
+    assert not (here / "armed-by-a-group").exists()
 
 
 def _list(directory: Path) -> list[str]:

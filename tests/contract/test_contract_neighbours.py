@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -241,70 +241,106 @@ def ask(request_class):
 """
 
 
-@BOTH
-@pytest.mark.parametrize(
-    "way",
-    [
-        "pb_utils.InferenceRequest",
-        "__import__('c_python_backend_utils').InferenceRequest",
-        "type(request)",
-        "pb_utils.InferenceRequest.__mro__[0]",
-        "type('Own', (type(request),), {})",
-    ],
+_CLASSES = (
+    "pb_utils.InferenceRequest",
+    "__import__('c_python_backend_utils').InferenceRequest",
+    "type(request)",
+    "pb_utils.InferenceRequest.__mro__[0]",
+    "type('Own', (type(request),), {})",
 )
-def test_a_neighbour_is_not_called_by_name(container: Container, way: str) -> None:
-    """Whatever class of requests a model finds, it reaches its own archive alone."""
-    said = told(container, f"{ASK}\nsaid = ask({way})")
-    assert "'victim' (not served with this model, which can call 'spy'; " in said
+_MODULES = ("triton_python_backend_utils", "c_python_backend_utils")
+_NOT_CALLED = "'victim' (not served with this model, which can call 'spy'; "
+_NO_MODEL = "there is no model 'victim'"
+#: Code that means a neighbour by its name, and what it is told.
+NAMING: Mapping[str, tuple[str, object]] = {
+    **{f"{way} calls": (f"{ASK}\nsaid = ask({way})", _NOT_CALLED) for way in _CLASSES},
+    **{
+        f"{module}.{call}({name!r})": (
+            f"import {module} as found\nsaid = found.{call}({name!r})",
+            _NO_MODEL,
+        )
+        for module in _MODULES
+        for call in ("unload_model", "load_model")
+        for name in ("victim", b"victim")
+    },
+    **{
+        f"{module}.is_model_ready": (
+            f"import {module} as found\nsaid = found.is_model_ready('victim')",
+            False,
+        )
+        for module in _MODULES
+    },
+}
 
 
-@pytest.mark.parametrize("module", ["triton_python_backend_utils", "c_python_backend_utils"])
-def test_a_neighbour_is_not_loaded_or_unloaded(container: Container, module: str) -> None:
-    """Nor is it asked whether it is ready."""
-    for call in ("unload_model", "load_model"):
-        for name in ("victim", b"victim"):
-            said = told(container, f"import {module} as found\nsaid = found.{call}({name!r})")
-            assert "there is no model 'victim'" in said
-    assert told(container, f"import {module} as m\nsaid = m.is_model_ready('victim')") is False
+@BOTH
+@pytest.mark.parametrize("way", NAMING)
+def test_a_neighbour_is_not_reached_by_name(container: Container, way: str) -> None:
+    """Neither called, by whatever class of requests, nor loaded, unloaded, or told to be ready."""
+    code, answer = NAMING[way]
+    said = told(container, code)
+    assert answer in said if isinstance(answer, str) else said == answer
     assert values(container.invoke("victim", infer([1]))) == [6.0]
 
 
-def test_code_that_is_bent_on_it_calls_a_neighbour(container: Container) -> None:
-    """OPEN, and not to be closed in Python: what was replaced is in what replaces it."""
+def _call_bent(container: Container) -> bool:
+    """Not to be closed in Python: what was replaced is in what replaces it."""
     bent = """
 make = pb_utils.InferenceRequest.__init__.__closure__[0].cell_contents
 class Bent(pb_utils.InferenceRequest):
     __init__ = lambda self, **named: make(self, **named)
 """
-    assert told(container, f"{ASK}{bent}said = ask(Bent)") == [6.0]
+    return bool(told(container, f"{ASK}{bent}said = ask(Bent)") == [6.0])
 
 
-def test_code_that_is_bent_on_it_unloads_a_neighbour(container: Container) -> None:
-    """OPEN as well; the neighbour's next caller waits for it to be loaded again."""
+def _unload_bent(container: Container) -> bool:
+    """As well; the neighbour's next caller waits for it to be loaded again."""
     told(container, "pb_utils.unload_model.__closure__[0].cell_contents('victim', False)")
     assert values(container.invoke("victim", infer([1]))) == [6.0]
-    assert "the model was loaded again model_name=victim" in container.log
+    return "the model was loaded again model_name=victim" in container.log
 
 
-def test_a_model_has_the_rights_of_its_user(container: Container) -> None:
-    """OPEN: neighbours' files and regions of shared memory are the same user's."""
+def _read_files(container: Container) -> bool:
+    """They are the same user's."""
     theirs = container.model_root / "victim/model/m/1/model.py"
-    assert told(container, f"said = open({str(theirs)!r}).read()") == theirs.read_text()
-    assert set(told(container, "said = os.listdir('/dev/shm')")) >= container.regions()
+    return bool(told(container, f"said = open({str(theirs)!r}).read()") == theirs.read_text())
 
 
-def test_names_are_no_secret(container: Container) -> None:
-    """OPEN: unguessable names would not help, the directory beside a model's own lists them all."""
+def _list_regions(container: Container) -> bool:
+    """Of shared memory: they are the same user's, too."""
+    return set(told(container, "said = os.listdir('/dev/shm')")) >= container.regions()
+
+
+def _list_names(container: Container) -> bool:
+    """Unguessable ones would not help: the directory beside a model's own lists them all."""
     listing = "said = sorted(os.listdir(os.path.join(os.path.dirname(__file__), '../..')))"
     arguments = "words = open('/proc/self/cmdline').read().split(chr(0))\n__file__ = words[1]\n"
-    assert {"spy", "victim"} <= set(told(container, arguments + listing))
+    return {"spy", "victim"} <= set(told(container, arguments + listing))
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        pytest.param(_call_bent, id="code that is bent on it calls a neighbour"),
+        pytest.param(_unload_bent, id="code that is bent on it unloads a neighbour"),
+        pytest.param(_read_files, id="files"),
+        pytest.param(_list_regions, id="regions of shared memory"),
+        pytest.param(_list_names, id="names"),
+    ],
+)
+def test_what_is_open(container: Container, reach: Callable[[Container], bool]) -> None:
+    """OPEN: a model's code has the rights of its user, and Python has no walls."""
+    assert reach(container)
 
 
 # -- the environment
 
 
-def test_models_see_no_credentials(container: Container) -> None:
-    """In multi-model mode: not AWS_*, SERVE_* or SAGEMAKER_TRITON_*, nor does tritonserver."""
+def test_what_models_see_of_the_environment(container: Container) -> None:
+    """In multi-model mode: not AWS_*, SERVE_* or SAGEMAKER_TRITON_*, nor does tritonserver.
+
+    What the image sets for them is there, without our own folder.
+    """
     code = """
 own = "\\0".join("%s=%s" % pair for pair in os.environ.items())
 parents = open("/proc/%d/environ" % os.getppid()).read()
@@ -313,10 +349,6 @@ said = [sorted(word.partition("=")[0] for word in text.split("\\0")) for text in
     for names in told(container, code):
         assert not [n for n in names if n.startswith(("AWS_", "SERVE_", "SAGEMAKER_TRITON_"))]
         assert {"PATH", "SAGEMAKER_MULTI_MODEL"} <= set(names)
-
-
-def test_models_see_what_the_image_sets_for_them(container: Container) -> None:
-    """Which protobuf they take, and where their backends' packages lie, without our own folder."""
     said = told(container, f"said = {{name: os.environ.get(name) for name in {list(IMAGES)}}}")
     assert said == IMAGES
 

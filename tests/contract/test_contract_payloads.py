@@ -1,201 +1,125 @@
-"""What an invocation may look like on the wire, and how its answer goes back."""
+"""What an invocation may look like on the wire, and how its answer goes back.
+
+What tritonserver is sent of it is in tests/unit/container/assembled/test_payloads.py.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
+import httpx
 import pytest
 
 from tests.contract.conftest import WITNESS, Archive
 from tests.support import models
 from tests.support.container import Container
-from tests.support.protocol import (
-    BINARY,
-    binary,
-    binary_values,
-    infer,
-    sized,
-    values,
-)
+from tests.support.protocol import BINARY, binary, binary_values, infer, sized, values
 
-_JSON = json.dumps(infer([1, 2])).encode()
-_BODY, _SIZE = binary([1, 2])
-
-Compress = Callable[[bytes], bytes]
-COMPRESSIONS = pytest.mark.parametrize(
-    ("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)]
-)
+_NUMBERS = [1.0, 2.0]
+_JSON = json.dumps(infer(_NUMBERS)).encode()
+_BODY, _SIZE = binary(_NUMBERS)
+_MANY = [float(number) for number in range(800_000)]
+_FORM = "application/x-www-form-urlencoded"
 
 
-#: What an invocation passes through does not depend on which tritonserver is behind it.
-pytestmark = pytest.mark.parametrize("triton", ["2.51"], indirect=True)
+class Payload(NamedTuple):
+    """A request of these numbers, and what reads the answer."""
+
+    body: bytes
+    content_type: str
+    read: Callable[[httpx.Response], list[object] | list[float]] = values
+    headers: Mapping[str, str] = {}
+    numbers: list[float] = _NUMBERS
 
 
-def _pieces(body: bytes, length: int = 7) -> Iterator[bytes]:
-    yield from (body[start : start + length] for start in range(0, len(body), length))
+def _asking_for(body: bytes, binary_data: bool) -> bytes:
+    outputs = [{"name": "OUT", "parameters": {"binary_data": binary_data}}]
+    return json.dumps({**json.loads(body), "outputs": outputs}).encode()
 
 
-@pytest.mark.parametrize(
-    "content_type",
-    ["application/json", "application/octet-stream", "text/csv", "application/x-nonsense;;=", ""],
-)
-def test_json_whatever_the_type(content_type: str, container: Container) -> None:
-    """A JSON request is one whatever its Content-Type says, and the answer is JSON."""
-    answer = container.invoke(WITNESS, _JSON, Content_Type=content_type)
-    assert values(answer) == [4.0, 5.0]
-    assert answer.headers["content-type"] == "application/json"
+def _large() -> Payload:
+    """Some megabytes each way."""
+    body, size = binary(_MANY)
+    return Payload(body, sized(size), binary_values, numbers=_MANY)
 
 
-@pytest.mark.parametrize(
-    "content_type", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
-)
-def test_large_body_of_a_form_is_json(content_type: str, container: Container) -> None:
-    """What `curl -d` sends is JSON at any size; as a form it would kill tritonserver (seen)."""
-    numbers, body = _large()
-    assert len(body) > 5_000_000
-    answer = container.invoke(WITNESS, body, Content_Type=content_type)
-    assert values(answer) == [number + 3 for number in numbers]
+def _accepting(encoding: str) -> Payload:
+    return Payload(_JSON, "application/json", headers={"Accept_Encoding": encoding})
 
 
-@cache
-def _large() -> tuple[list[float], bytes]:
-    """Numbers, and the request that has them."""
-    numbers = [float(number) for number in range(800_000)]
-    return numbers, json.dumps(infer(numbers)).encode()
+_IN_JSON = _asking_for(_BODY[:_SIZE], False)
+#: A content encoding that the answer may have, by what its caller accepts.
+_ACCEPTED = {"gzip": "gzip", "deflate": "deflate", "identity": None, "br": None, "gzip;q=0": None}
+
+PAYLOADS: Mapping[str, Callable[[], Payload]] = {
+    "JSON": lambda: Payload(_JSON, "application/json"),
+    "JSON as a form of 5 MB": lambda: Payload(
+        json.dumps(infer(_MANY)).encode(), _FORM, numbers=_MANY
+    ),
+    "binary both ways": lambda: Payload(_BODY, sized(_SIZE), binary_values),
+    "binary, spelled otherwise": lambda: Payload(
+        _BODY, f'{BINARY.upper()};charset=x; JSON-Header-Size="000{_SIZE}"', binary_values
+    ),
+    "binary of some megabytes": _large,
+    "JSON in, binary out": lambda: Payload(
+        _asking_for(_JSON, True), "application/json", binary_values
+    ),
+    "binary in, JSON out": lambda: Payload(_IN_JSON + _BODY[_SIZE:], sized(len(_IN_JSON))),
+    "the whole body is the one tensor": lambda: Payload(_BODY[_SIZE:], sized(0), binary_values),
+    "JSON in gzip": lambda: Payload(
+        gzip.compress(_JSON), "application/json", headers={"Content_Encoding": "gzip"}
+    ),
+    "JSON in deflate": lambda: Payload(
+        zlib.compress(_JSON), "application/json", headers={"Content_Encoding": "deflate"}
+    ),
+    "binary in gzip": lambda: Payload(
+        gzip.compress(_BODY), sized(_SIZE), binary_values, {"Content_Encoding": "gzip"}
+    ),
+    "binary in deflate": lambda: Payload(
+        zlib.compress(_BODY), sized(_SIZE), binary_values, {"Content_Encoding": "deflate"}
+    ),
+    **{f"an answer in {accepted}": partial(_accepting, accepted) for accepted in _ACCEPTED},
+}
 
 
-def test_json_without_a_type(container: Container) -> None:
-    """A request without a Content-Type is taken for JSON."""
-    request = container.http.build_request("POST", f"/models/{WITNESS}/invoke", content=_JSON)
-    assert "content-type" not in request.headers
-    assert values(container.http.send(request)) == [4.0, 5.0]
-
-
-@pytest.mark.parametrize(
-    "content_type",
-    [
-        sized(_SIZE),
-        f"{BINARY}; json-header-size={_SIZE}",
-        f'{BINARY.upper()};charset=x; JSON-Header-Size="{_SIZE}"',
-        sized(f"000{_SIZE}"),
-    ],
-)
-def test_binary_both_ways(content_type: str, container: Container) -> None:
-    """Binary tensors come and go under SageMaker's media type with the size of the JSON part."""
-    answer = container.invoke(WITNESS, _BODY, Content_Type=content_type)
-    assert binary_values(answer) == [4.0, 5.0]
+@pytest.mark.parametrize("form", PAYLOADS)
+def test_payloads(form: str, container: Container) -> None:
+    """The same numbers come back, in the form that the request asks for."""
+    payload = PAYLOADS[form]()
+    answer = container.invoke(
+        WITNESS, payload.body, Content_Type=payload.content_type, **payload.headers
+    )
+    assert payload.read(answer) == [number + 3 for number in payload.numbers]
     assert "inference-header-content-length" not in answer.headers
+    if payload.read is values:
+        assert answer.headers["content-type"] == "application/json"
+    accepted = payload.headers.get("Accept_Encoding")
+    if accepted is not None:
+        assert answer.headers.get("content-encoding") == _ACCEPTED[accepted]
 
 
-def test_json_in_binary_out(container: Container) -> None:
-    """An answer is binary when the request asks for that, whatever the request itself was."""
-    body = {**infer([1, 2]), "outputs": [{"name": "OUT", "parameters": {"binary_data": True}}]}
-    assert binary_values(container.invoke(WITNESS, body)) == [4.0, 5.0]
-
-
-def test_binary_in_json_out(container: Container) -> None:
-    """A binary request may ask for a JSON answer."""
-    head = json.loads(_BODY[:_SIZE])
-    head["outputs"] = [{"name": "OUT", "parameters": {"binary_data": False}}]
-    text = json.dumps(head).encode()
-    answer = container.invoke(WITNESS, text + _BODY[_SIZE:], Content_Type=sized(len(text)))
-    assert values(answer) == [4.0, 5.0]
-
-
-def test_raw_binary(container: Container) -> None:
-    """A size of 0 is Triton's raw binary request: the whole body is the one input."""
-    answer = container.invoke(WITNESS, _BODY[_SIZE:], Content_Type=sized(0))
-    assert binary_values(answer) == [4.0, 5.0]
-
-
-@COMPRESSIONS
-def test_compressed_json(encoding: str, compress: Compress, container: Container) -> None:
-    """gzip and deflate bodies are taken as Triton takes them."""
-    answer = container.invoke(
-        WITNESS, compress(_JSON), Content_Type="application/json", Content_Encoding=encoding
-    )
-    assert values(answer) == [4.0, 5.0]
-
-
-@COMPRESSIONS
-def test_compressed_binary(encoding: str, compress: Compress, container: Container) -> None:
-    """The size of the JSON part counts the bytes of the body before it was compressed."""
-    answer = container.invoke(
-        WITNESS, compress(_BODY), Content_Type=sized(_SIZE), Content_Encoding=encoding
-    )
-    assert binary_values(answer) == [4.0, 5.0]
-
-
-@pytest.mark.parametrize(
-    ("body", "content_type"), [(_JSON, "application/json"), (_BODY, sized(_SIZE))]
-)
-def test_chunked(body: bytes, content_type: str, container: Container) -> None:
-    """A body in chunks, without a Content-Length, is the same body."""
-    answer = container.invoke(WITNESS, _pieces(body), Content_Type=content_type)
-    assert answer.request.headers["transfer-encoding"] == "chunked"
-    numbers = values(answer) if content_type == "application/json" else binary_values(answer)
-    assert numbers == [4.0, 5.0]
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity", "br", "gzip;q=0", "*"])
-def test_accept_encoding(encoding: str, container: Container) -> None:
-    """An answer is compressed only in a way that the caller accepts."""
-    answer = container.invoke(WITNESS, _JSON, Accept_Encoding=encoding)
-    used = answer.headers.get("content-encoding", "identity")
-    assert used == (encoding if encoding in ("gzip", "deflate") else used)
-    assert used in ("identity", "gzip", "deflate")
-    assert values(answer) == [4.0, 5.0]
-
-
-def test_large_tensors(container: Container, archive: Archive) -> None:
-    """Tensors of some megabytes pass through whole, both ways."""
-    numbers = [float(number) for number in range(2_000_000)]
-    body, size = binary(numbers)
-    with container.loaded("m1", archive(m=models.identity)):
-        assert binary_values(container.invoke("m1", body, Content_Type=sized(size))) == numbers
-
-
-def test_headers_that_are_passed_on(container: Container, archive: Archive) -> None:
-    """The caller's own headers reach the model, SageMaker's custom attributes among them."""
-    seen = _seen_headers(
-        container,
-        archive,
-        {
-            "X-Amzn-SageMaker-Custom-Attributes": 'trace=1,"two" and %7B%7D',
-            "X-Amzn-SageMaker-Target-Model": "a/b.tar.gz",
-            "X-Own": "mine",
-        },
-    )
-    assert seen["x-amzn-sagemaker-custom-attributes"] == 'trace=1,"two" and %7B%7D'
-    assert seen["x-amzn-sagemaker-target-model"] == "a/b.tar.gz"
-    assert seen["x-own"] == "mine"
-
-
-def test_headers_of_one_hop(container: Container, archive: Archive) -> None:
-    """Headers of the connection, and those that it names, stay on it."""
-    hop = {
-        "Connection": "keep-alive, X-Private",
-        "X-Private": "1",
-        "Keep-Alive": "timeout=5",
-        "TE": "trailers",
-        "Proxy-Authorization": "Basic c2VjcmV0",
-        "Inference-Header-Content-Length": "3",
-        "X-Public": "1",
+def test_headers_that_reach_the_model(container: Container, archive: Archive) -> None:
+    """The caller's own and SageMaker's; not the connection's, nor those that it names."""
+    own = {
+        "x-amzn-sagemaker-custom-attributes": 'trace=1,"two" and %7B%7D',
+        "x-amzn-sagemaker-target-model": "a/b.tar.gz",
+        "x-own": "mine",
     }
-    seen = _seen_headers(container, archive, hop)
-    assert seen["x-public"] == "1"
-    hidden = {name.lower() for name in hop} - {"x-public"}
-    assert not hidden & seen.keys()
-
-
-def _seen_headers(
-    container: Container, archive: Archive, headers: dict[str, str]
-) -> dict[str, object]:
+    hop = {
+        "connection": "keep-alive, X-Private",
+        "x-private": "1",
+        "keep-alive": "timeout=5",
+        "te": "trailers",
+        "proxy-authorization": "Basic c2VjcmV0",
+        "inference-header-content-length": "3",
+    }
     with container.loaded("m1", archive(m=models.parameters)):
-        answer = container.invoke("m1", infer([1]), **headers)
-        (seen,) = values(answer, "SEEN")
-    return {name.lower(): value for name, value in json.loads(str(seen)).items()}
+        (seen,) = values(container.invoke("m1", infer([1]), **own, **hop), "SEEN")
+    reached = {name.lower(): value for name, value in json.loads(str(seen)).items()}
+    assert {name: reached.get(name) for name in own} == own
+    assert not hop.keys() & reached.keys()

@@ -1,8 +1,10 @@
-"""Payloads that are refused before tritonserver is asked."""
+"""In which form payloads reach tritonserver, and which are refused before it is asked."""
 
 from __future__ import annotations
 
 import gzip
+import json
+import socket
 import zlib
 from collections.abc import Iterator
 
@@ -12,16 +14,78 @@ from tests.support.protocol import (
     BINARY,
     binary,
     complaint,
+    infer,
     sized,
+    values,
 )
 from tests.unit.container.assembled.conftest import WITNESS
 from tests.unit.container.assembled.played import Played
 
+#: For an answer that must come.
+WAIT_S = 60.0
+_JSON = json.dumps(infer([1, 2])).encode()
 _BODY, _SIZE = binary([1, 2])
 
 
 def _pieces(body: bytes, length: int = 7) -> Iterator[bytes]:
     yield from (body[start : start + length] for start in range(0, len(body), length))
+
+
+def _sent(container: Played) -> tuple[dict[str, str], int]:
+    """The headers and the number of bytes of what tritonserver was asked last."""
+    last = container.asked("infer")[-1]
+    headers, size = last["headers"], last["size"]
+    assert isinstance(headers, dict)
+    assert isinstance(size, int)
+    return headers, size
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "application/octet-stream",
+        "text/csv",
+        "application/x-nonsense;;=",
+        "",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        None,
+    ],
+)
+def test_json_whatever_the_type(content_type: str | None, container: Played) -> None:
+    """It is sent on as JSON, and the answer is JSON; a large form would kill tritonserver."""
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    url = f"/models/{WITNESS}/invoke"
+    request = container.http.build_request("POST", url, content=_JSON, headers=headers)
+    assert request.headers.get("content-type") == content_type
+    answer = container.http.send(request)
+    assert values(answer) == [4.0, 5.0]
+    assert answer.headers["content-type"] == "application/json"
+    assert _sent(container)[0]["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("body", "length", "content_type"),
+    [
+        (_JSON, 7, "application/json"),
+        (_BODY, 7, sized(_SIZE)),
+        (_JSON + b" " * (700_000 - len(_JSON)), 1, "application/json"),
+    ],
+    ids=["JSON", "binary", "700,000 chunks"],
+)
+def test_chunks(body: bytes, length: int, content_type: str, container: Played) -> None:
+    """A body goes on in one piece, with its length: many tiny chunks end some tritonservers."""
+    head = f"POST /models/{WITNESS}/invoke HTTP/1.1\r\nHost: c\r\nConnection: close\r\n"
+    head += f"Content-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(it), it) for it in _pieces(body, length))
+    with socket.create_connection(("127.0.0.1", container.port), timeout=WAIT_S) as connection:
+        connection.sendall(head.encode() + chunks + b"0\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    headers, size = _sent(container)
+    assert "transfer-encoding" not in headers
+    assert headers["content-length"] == str(size) == str(len(body))
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,31 @@
 """Whatever an archive is made of, its sender gets one sentence and nobody else notices anything.
 
-The fixture `container` holds part of it: after each test the models, the files, the stubs and the
-shared memory are what they were, and the witness answers. Beside each load here another thread asks
-the witness all the time, and every answer is checked.
+The fixture `container` holds part of it: after each test the models and the files are what they
+were, and the witness answers. Beside each load here another thread asks the witness all the time,
+and every answer is checked. What tritonserver is asked to load is in
+tests/contract/test_contract_layout.py.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pickle
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.contract.conftest import WITNESS
 from tests.support import models
-from tests.support.container import ROOT, Container, running
+from tests.support.container import ROOT
 from tests.support.protocol import complaint, infer, values
-from tests.support.tritons import BOTH
+from tests.unit.container.assembled.conftest import WITNESS
+from tests.unit.container.assembled.played import Played
 
 #: A refusal is some ms; the rest is for machines with much to do.
 REFUSED_WITHIN_S = 5.0
@@ -35,25 +36,8 @@ LOGGED_BYTES = 20_000
 Make = Callable[[Path], object]
 
 
-@pytest.fixture(scope="module")
-def hosting(
-    triton: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Container]:
-    """A container with a secret in its environment, and a witness."""
-    environment: Mapping[str, str] = {
-        **triton,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "SERVE_MEMORY_RESERVE_MB": "0",
-        "SERVE_LOAD_TIMEOUT": "30",
-    }
-    with running(tmp_path_factory.mktemp("hosting"), **environment) as container:
-        witness = models.sums(container.model_root / "witness/model", [1, 2])
-        with container.loaded(WITNESS, witness):
-            yield container
-
-
 @contextlib.contextmanager
-def asked(container: Container) -> Iterator[None]:
+def asked(container: Played) -> Iterator[None]:
     """The witness is asked beside the block, and each answer is right."""
     wrong: list[str] = []
     done = threading.Event()
@@ -150,6 +134,25 @@ def _config(text: Callable[[], str]) -> Make:
     return lambda directory: (_model(directory) / "config.pbtxt").write_text(text())
 
 
+def _labels(name: str) -> Make:
+    labelled = f'output {{ label_filename: "{name}"'
+    return _config(lambda: models.identity.config.replace("output {", labelled))
+
+
+def _backend(name: str) -> Make:
+    return _config(lambda: models.identity.config.replace('"python"', f'"{name}"'))
+
+
+def _own_backend(directory: Path) -> None:
+    _backend("own")(directory)
+    (directory / "m/libtriton_own.so").write_bytes(b"\x7fELF")
+
+
+def _program_for_a_shell(directory: Path) -> None:
+    model = _model(directory, 'default_model_filename: "$(touch armed).py"\n')
+    (model / "1/model.py").rename(model / "1/$(touch armed).py")
+
+
 def _deep_directories(directory: Path) -> None:
     (_model(directory) / "1" / "/".join("d" * 150)).mkdir(parents=True)
 
@@ -207,23 +210,18 @@ HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
     ),
     "a label of metrics": (_asks('metric_tags { key: "a b" value: "c" }\n'), ["`metric_tags`"]),
     "sixty instances": (_asks("instance_group { count: 60 }\n"), ["61", "lower `count`"]),
-    "labels of the system": (
-        _config(
-            lambda: models.identity.config.replace(
-                "output {", 'output { label_filename: "../../../../etc/shadow"'
-            )
-        ),
-        ["label_filename`", "etc/shadow"],
-    ),
+    **{
+        f"the labels {name}": (_labels(name), ["label_filename`", name])
+        for name in ("../../../../etc/shadow", "../../../secret/1", "/etc/passwd")
+    },
     "a library for tritonserver": (
         _library("1/libtriton_python.so"),
         ["1/libtriton_python.so", "into itself"],
     ),
     "a library for batches": (_library("batchstrategy.so"), ["batchstrategy.so", "into itself"]),
-    "a backend that is a path": (
-        _config(lambda: models.identity.config.replace('"python"', '"../../x"')),
-        ["`backend`"],
-    ),
+    "a library for a backend of its own": (_own_backend, ["libtriton_own.so"]),
+    **{f"the backend {name}": (_backend(name), ["`backend`"]) for name in ("../../x", "/tmp/x")},
+    "a program that a shell would read": (_program_for_a_shell, ["`default_model_filename`", "$("]),
     "an environment of somebody else": (
         _asks('parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/tmp/x" } }\n'),
         ["EXECUTION_ENV_PATH"],
@@ -236,37 +234,34 @@ HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_refused(case: str, hosting: Container, tmp_path: Path) -> None:
+def test_refused(
+    case: str,
+    container: Played,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A 400 in no time: one sentence that names the file or the field, and nothing of ours."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     make, fragments = HOSTILE[case]
-    directory = hosting.model_root / tmp_path.name / "model"
+    directory = container.model_root / tmp_path.name / "model"
     make(directory)
-    before, logged = hosting.snapshot(), len(hosting.log)
-    with asked(hosting):
-        before_s = hosting.computed_s()
-        answer = hosting.load("m1", directory)
-        took_s = hosting.computed_s() - before_s
+    with asked(container):
+        before_s = container.computed_s()
+        answer = container.load("m1", directory)
+        took_s = container.computed_s() - before_s
     assert answer.status_code == 400, answer.text
     assert took_s < REFUSED_WITHIN_S
     for fragment in fragments:
         assert fragment in complaint(answer)
     assert len(answer.content) < 2_000
+    assert not [event for event in container.asked("load") if "m1" in str(event["model"])]
+    logged = [record.getMessage() for record in caplog.records if record.name != "httpx"]
+    assert logged
+    assert sum(map(len, logged)) < LOGGED_BYTES
     assert SECRET not in answer.text
-    assert SECRET not in hosting.log
-    assert len(hosting.log) - logged < LOGGED_BYTES
-    assert hosting.snapshot() == before
-
-
-def test_links_that_stay_inside(hosting: Container, tmp_path: Path) -> None:
-    """They are served: relative, absolute, and to directories."""
-    directory = hosting.model_root / tmp_path.name / "model"
-    model = _model(directory)
-    (directory / "shared").mkdir()
-    (model / "1/model.py").rename(directory / "shared/model.py")
-    (model / "1/model.py").symlink_to("../../shared/model.py")
-    (model / "1/data").symlink_to(directory / "shared")
-    with hosting.loaded("m1", directory):
-        assert values(hosting.invoke("m1", infer([5]))) == [5.0]
+    assert SECRET not in caplog.text
 
 
 class _Trace:
@@ -279,9 +274,9 @@ class _Trace:
         return os.system, (f"touch {self.trace}",)
 
 
-def test_a_refused_load_runs_nothing(hosting: Container, tmp_path: Path) -> None:
+def test_a_refused_load_runs_nothing(container: Played, tmp_path: Path) -> None:
     """Its pickles, programs and modules leave traces as soon as they are run."""
-    directory = hosting.model_root / tmp_path.name / "model"
+    directory = container.model_root / tmp_path.name / "model"
     shutil.copytree(ROOT / "examples/merlin/dense/repository", directory)
     trace = tmp_path / "trace"
     code = f"import os; os.system('touch {trace}')\n"
@@ -293,41 +288,7 @@ def test_a_refused_load_runs_nothing(hosting: Container, tmp_path: Path) -> None
     workflow.write_bytes(pickle.dumps(_Trace(trace)))
     config = directory / "1_predictpytorchtriton/config.pbtxt"
     config.write_text(config.read_text() + "instance_group { count: 60 }\n")
-    before = hosting.snapshot()
-    answer = hosting.load("m1", directory)
+    answer = container.load("m1", directory)
     assert answer.status_code == 400
     assert "instance_group" in complaint(answer)
     assert not trace.exists()
-    assert hosting.snapshot() == before
-
-
-@BOTH
-def test_names_that_a_shell_would_read(hosting: Container) -> None:
-    """tritonserver starts a step's process through one; it is no shell that reads the name.
-
-    Nor that of a group of instances, which tritonserver gives to it as well.
-    """
-    here = Path(os.readlink(f"/proc/{hosting.triton()}/cwd"))
-    names = ("my step", "a&b", "(c)", "it's", "w$(touch armed-by-a-name)", "x; exit 1", "ü")
-    steps = {name: models.adder(2**number) for number, name in enumerate(names)}
-    group = 'instance_group [{ name: "$(touch armed-by-a-group)", kind: KIND_CPU }]\n'
-    steps["a&b"] = replace(steps["a&b"], more=group)
-    archive = hosting.model_root / "shell/model"
-    models.write_archive(archive, {**steps, "sum": models.Chain(names)})
-    with asked(hosting), hosting.loaded("a.shell.", archive):
-        assert values(hosting.invoke("a.shell.", infer([1]))) == [128.0]
-        served = [name for name in hosting.published() if name.startswith("a=_shell=_.")]
-        assert len(served) == len(names)
-        assert all(hosting.stubs(name) for name in served)
-    assert not (here / "armed-by-a-name").exists()
-    assert not (here / "armed-by-a-group").exists()
-
-
-def test_a_file_that_a_shell_would_read(hosting: Container) -> None:
-    """It is refused, with the field and the name."""
-    archive = hosting.model_root / "file/model"
-    model = _model(archive, 'default_model_filename: "$(touch armed).py"\n')
-    (model / "1/model.py").rename(model / "1/$(touch armed).py")
-    answer = hosting.load("file", archive)
-    assert answer.status_code == 400
-    assert "`default_model_filename` names '$(touch armed).py'" in complaint(answer)
