@@ -43,8 +43,8 @@ from serve.models.admission import Admission, AdmissionSettings
 from serve.models.health import Health
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Registry
+from serve.models.request_queue import RequestQueues
 from serve.models.revival import Revival
-from serve.models.waiting_room import WaitingRooms
 from serve.resources.footprints import StubSettings
 from serve.resources.gpus import Gpus
 from serve.triton.access import TritonAccess
@@ -86,11 +86,11 @@ class Container:
     ) -> None:
         self._settings, self._constants = settings, constants
         self._single_model = None if settings.multi_model else _name_single_model(settings)
-        self._rooms = WaitingRooms(
+        self._queues = RequestQueues(
             limits.waiting(settings), streams=settings.inference_type == "generate_stream"
         )
         self._crowd = Connections(limits.connections(settings, constants.read_timeout_s))
-        self._registry = Registry(self._rooms)
+        self._registry = Registry(self._queues)
         trials = Trials()
         self._suspects = trials.suspects
         self.triton = TritonClient(
@@ -255,7 +255,7 @@ class Container:
             self._invocation,
             model_of,
             self._crowd,
-            self._rooms,
+            self._queues,
             self.observability.telemetry,
         )
 

@@ -10,7 +10,7 @@ from container.settings.reading import Settings
 from container.settings.values import MIB
 from serve.http.connections import ConnectionLimits
 from serve.limit import Limit, TimeLimit
-from serve.models.waiting_room import Bounds
+from serve.models.request_queue import Bounds
 
 MODEL_ROOT = "SERVE_MODEL_ROOT"
 TRANSLATE_JSON_FROM = "SERVE_TRANSLATE_JSON_FROM"

@@ -404,7 +404,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._has_unsent() and now - self._quiet_since < self.crowd.limits.linger_s
 
     def make_way(self) -> None:
-        """Another connection needs the place: its descriptor is free at once, or in _WORD_OUT_S."""
+        """Another connection needs its descriptor, which is free at once, or in _WORD_OUT_S."""
         if self._reading_since is None or self._has_unsent():
             self._end_for_certain()
             return

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from serve.errors import Overloaded
 from serve.limit import named
-from serve.models.waiting_room import Refusals
+from serve.models.request_queue import Refusals
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _BESIDE, BESIDE_S = 32, 5.0
 #: Over the bound, one makes way that never asked for so long (what is younger may have its first
 #: request on the way), or whose first request does not go on for so long (its head began, or the
 #: last of its body came), or has been idle for so long; in seconds. A flood has no
-#: more places than come in the first two of these times.
+#: more connections than come in the first two of these times.
 _SILENT_S, _STALLED_S, _IDLE_S = 0.02, 1.0, 0.25
 #: In this order (_turn).
 _SILENT, _STALLED, _IDLE, _SLOW = range(4)
@@ -85,7 +85,7 @@ class Connection(Protocol):
         """Whether a first request lies unread (a system call), or its caller reads an answer."""
 
     def make_way(self) -> None:
-        """End at once and for certain: another one needs the place, and it is forgotten."""
+        """End at once and for certain: another one needs its descriptor, and it is forgotten."""
 
     def look(self, now: float) -> None:
         """End if it is time."""

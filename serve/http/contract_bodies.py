@@ -1,4 +1,4 @@
-"""The bodies of the contract; the only place that knows its wire names."""
+"""The bodies of the contract; the only module that knows its wire names."""
 
 from __future__ import annotations
 

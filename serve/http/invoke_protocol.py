@@ -30,7 +30,7 @@ from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
 from serve.limit import UNCOUNTED
 from serve.log_context import bind
-from serve.models.waiting_room import HeldBody, WaitingRooms
+from serve.models.request_queue import HeldBody, RequestQueues
 from serve.telemetry.invocation_record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer, AnswerStream, Headers, write_together
@@ -43,19 +43,19 @@ def make_invocation_protocol(
     invocation: Invocation,
     model_of: Callable[[bytes], str | None],
     crowd: Connections,
-    rooms: WaitingRooms,
+    queues: RequestQueues,
     telemetry: Telemetry,
 ) -> type[BoundedProtocol]:
     """The protocol class that answers invocations itself.
 
-    model_of: the model's name for the url of an invocation, None for any other url. rooms: count
+    model_of: the model's name for the url of an invocation, None for any other url. queues: count
     the bytes of bodies. telemetry: is told how each ended.
     """
     members = {
         "invocation": invocation,
         "model_of": staticmethod(model_of),
         "crowd": crowd,
-        "rooms": rooms,
+        "queues": queues,
         "telemetry": telemetry,
         "streams": invocation.streams,
     }
@@ -150,7 +150,7 @@ class _Exchange:
 class _Protocol(BoundedProtocol):
     invocation: Invocation
     model_of: Callable[[bytes], str | None]
-    rooms: WaitingRooms
+    queues: RequestQueues
     telemetry: Telemetry
 
     # -- asyncio's and httptools' callbacks
@@ -264,7 +264,7 @@ class _Protocol(BoundedProtocol):
         try:
             if held is None:
                 largest = self.crowd.limits.largest_body
-                held = exchange.held = HeldBody(self.rooms, exchange.model_name, largest)
+                held = exchange.held = HeldBody(self.queues, exchange.model_name, largest)
                 self.invocation.expect(exchange.model_name)
             held.grow(exchange.size)
         except ServeError as error:

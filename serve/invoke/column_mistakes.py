@@ -25,7 +25,7 @@ _MOST_COPIED = 4 * 1024 * 1024
 #: What is raised for data that are not what their type says.
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, struct.error)
 _OFFSETS, _VALUES = "__offsets", "__values"
-#: How many values each row has, which older exports have in the place of offsets.
+#: How many values each row has, which older exports have instead of offsets.
 _LENGTHS = "__nnzs"
 _FORMATS = {"INT32": "i", "INT64": "q"}
 

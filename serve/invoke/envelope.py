@@ -50,7 +50,7 @@ from serve.invoke.unique_members import (
     LONGEST_ENVELOPE,
     check_members,
     check_unique,
-    find_data_places,
+    find_data_spans,
 )
 
 _ONLY_STRINGS = {str}
@@ -228,15 +228,15 @@ def _with_doubles(
     """skipped: bytes in front of the text as it came. sizes: of each input's binary tensor."""
     if not any(tensor.datatype == "FP64" and tensor.data for tensor in request.inputs):
         return ()
-    places = find_data_places(text, request)
+    spans = find_data_spans(text, request)
     return tuple(
         GivenInput(
             tensor.datatype,
             prod(tensor.shape),
-            (place[0] + skipped, place[1] + skipped) if place else None,
+            (span[0] + skipped, span[1] + skipped) if span else None,
             size,
         )
-        for tensor, place, size in zip(request.inputs, places, sizes, strict=True)
+        for tensor, span, size in zip(request.inputs, spans, sizes, strict=True)
     )
 
 

@@ -83,7 +83,7 @@ class Failures:
         return Refusal(Verdict.STUB_DIED, refused.message) if dead or known else refused
 
     def error(self, model: Model, triton_request: TritonRequest, refused: Refusal) -> ServeError:
-        """The error for it: in our words in the place of tritonserver's, where ours say more."""
+        """The error for it: in our words instead of tritonserver's, where ours say more."""
         explanation = explain_refusal(
             refused.message,
             triton_request.body,

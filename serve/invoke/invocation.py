@@ -1,7 +1,7 @@
 """One request to the entry model and its answer back; bytes pass through.
 
 The line: a place in tritonserver → what it is asked, checked or translated (bodies.py) → sent →
-answered. It bends in one place. When the answer says that the model's Triton models were lost under
+answered. It bends once. When the answer says that the model's Triton models were lost under
 it, they are loaded again and the request is sent once more: nobody has answered it yet.
 """
 
@@ -142,7 +142,7 @@ class Invocation:
             triton_request.headers,
             triton_request.body,
             left_s,
-            held=model.room,
+            held=model.queue,
             left_s=self.timeout_s,
             grown=passage.hold_answer,
             streams=self.streams,

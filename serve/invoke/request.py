@@ -11,7 +11,7 @@ from serve.errors import TritonTimeout
 from serve.invoke.translation import TritonRequest
 from serve.limit import UNCOUNTED
 from serve.models.registry import Model
-from serve.models.waiting_room import HeldAnswer, HeldBody, WaitedTooLong
+from serve.models.request_queue import HeldAnswer, HeldBody, WaitedTooLong
 from serve.telemetry.invocation_record import InvocationRecord
 from serve.triton.connection import AnswerStream, Headers
 
@@ -63,7 +63,7 @@ class Passage:
         "_beside",
         "_goes_on",
         "_has_place",
-        "_room",
+        "_queue",
         "deadline",
         "limit_s",
         "model",
@@ -72,7 +72,7 @@ class Passage:
     )
 
     def __init__(self, model: Model, request: Request, limit_s: float) -> None:
-        self.model, self.request, self._room = model, request, model.room
+        self.model, self.request, self._queue = model, request, model.queue
         # A number and no Deadline: there is one at each invocation.
         self.limit_s, self.deadline = limit_s, time.monotonic() + limit_s
         self._beside: ExitStack | None = None
@@ -88,13 +88,13 @@ class Passage:
 
     async def take_place(self) -> None:
         """Wait for a place in tritonserver. Raises Overloaded and TritonTimeout."""
-        if self._room.enter():
+        if self._queue.enter():
             self._has_place = True
             return
         request = self.request
         request.waits, began = True, time.monotonic()
         try:
-            await self._room.wait(max(0.0, self.deadline - began))
+            await self._queue.wait(max(0.0, self.deadline - began))
             self._has_place = True
         except WaitedTooLong as error:
             raise self.late(
@@ -118,16 +118,16 @@ class Passage:
         """What was made of the body so far has that many bytes, and is held beside the body."""
         request = self.request
         counted = request.held.counted if request.held is not None else 0
-        self._room.hold(size - request.derived_bytes, counted + request.derived_bytes)
+        self._queue.hold(size - request.derived_bytes, counted + request.derived_bytes)
         request.derived_bytes = size
 
     def hold_tensors(self, translated: TritonRequest) -> None:
-        """They are held from now on in the place of the text, of which nothing is left."""
+        """They are held from now on instead of the text, of which nothing is left."""
         self.request.release_body()
         self._release_derived()
         size = sum(map(len, translated.body))
         if size > UNCOUNTED:
-            self._room.hold(size)
+            self._queue.hold(size)
             self.request.derived_bytes = size
 
     def hold_answer(self, size: int) -> int:
@@ -135,7 +135,7 @@ class Passage:
         request = self.request
         if request.answer is None:
             self.release_request()  # nobody sends it again
-            request.answer = self._room.held_answer()
+            request.answer = self._queue.held_answer()
         request.answer.grow(size)
         return request.answer.uncounted_up_to
 
@@ -151,7 +151,7 @@ class Passage:
             self._has_place = False
             if self._beside is not None:
                 self._beside.close()
-            self._room.leave()
+            self._queue.leave()
             self._release_derived()
 
     def go_on_with(self, rest: AnswerStream) -> None:
@@ -161,7 +161,7 @@ class Passage:
 
     def _release_derived(self) -> None:
         if self.request.derived_bytes:
-            self._room.release(self.request.derived_bytes)
+            self._queue.release(self.request.derived_bytes)
             self.request.derived_bytes = 0
 
     def _end(self) -> None:

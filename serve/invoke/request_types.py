@@ -125,7 +125,7 @@ decode_long = msgspec.json.Decoder(LongRequest).decode
 decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 #: How msgspec says what is wrong: "Expected `int`, got `str` - at `$.inputs[0].shape[1]`".
-_COMPLAINT = re.compile(r"(?P<said>.*?)(?: - at `\$\.?(?P<place>.*)`)?", re.DOTALL)
+_COMPLAINT = re.compile(r"(?P<said>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 _WRONG_TYPE = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<found>[^`]*)`")
 _PLACE, _AROUND = re.compile(r"\(byte (\d+)\)"), 16
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
@@ -209,36 +209,36 @@ def _read(decode: Any, text: bytes) -> Any:
 
 
 def _describe_malformed(complaint: str, text: bytes) -> BadRequest:
-    """With the place shown; what stands behind whole JSON is tensors, most often."""
+    """With the position shown; what stands behind whole JSON is tensors, most often."""
     if kind := find_foreign_kind(text):
         return BadRequest("the body", f"no JSON object ({kind})", SHORTEST)
     at = _PLACE.search(complaint)
     if at is None:
         return BadRequest("the body", f"no JSON ({complaint})", EXPECTED)
-    place = int(at[1])
+    position = int(at[1])
     if complaint.startswith("trailing characters"):
-        place -= 1  # it counts the first of them in
-        if text[place:].lstrip().startswith(b"{"):
+        position -= 1  # it counts the first of them in
+        if text[position:].lstrip().startswith(b"{"):
             return BadRequest("the body", "more than one JSON object", "one request")
-        return _trailing(text[:place])
-    if text.startswith(_BYTE_ORDER_MARK, place):
-        complaint = f"a byte order mark at byte {place}"
+        return _trailing(text[:position])
+    if text.startswith(_BYTE_ORDER_MARK, position):
+        complaint = f"a byte order mark at byte {position}"
         return BadRequest("the body", f"no JSON ({complaint})", f"{EXPECTED}, without it")
-    if word := _find_foreign_word(text, place):
+    if word := _find_foreign_word(text, position):
         expected = "null, true, false, NaN, Infinity and double quotes, as JSON has them"
-        return BadRequest("the body", f"no JSON ({word} at byte {place})", expected)
-    around = text[max(0, place - _AROUND) : place], text[place : place + _AROUND]
+        return BadRequest("the body", f"no JSON ({word} at byte {position})", expected)
+    around = text[max(0, position - _AROUND) : position], text[position : position + _AROUND]
     shown = " >>> ".join(part.decode(errors="replace") for part in around)
     error = BadRequest("the body", f"no JSON ({complaint}: {shown!r})", EXPECTED)
     error.without_values = str(BadRequest("the body", f"no JSON ({complaint})", EXPECTED))
     return error
 
 
-def _find_foreign_word(text: bytes, place: int) -> str:
-    """What other languages write in the place of JSON's words, if it stands there; else nothing."""
-    start = max(0, place - _LONGEST_WORD)
-    for match in _FOREIGN_WORD.finditer(text, start, place + _LONGEST_WORD):
-        if match.start() <= place <= match.end():
+def _find_foreign_word(text: bytes, position: int) -> str:
+    """What other languages write where JSON has its words, if it stands there; else nothing."""
+    start = max(0, position - _LONGEST_WORD)
+    for match in _FOREIGN_WORD.finditer(text, start, position + _LONGEST_WORD):
+        if match.start() <= position <= match.end():
             return match[0].decode()
     return ""
 
@@ -258,13 +258,13 @@ def _trailing(read: bytes) -> BadRequest:
 def _describe_mistake(complaint: str, text: bytes) -> BadRequest:
     """msgspec's sentence as ours."""
     parts = _COMPLAINT.fullmatch(complaint)
-    place = (parts and parts["place"]) or ""
+    path = (parts and parts["path"]) or ""
     missing, wrong = _MISSING.match(complaint), _WRONG_TYPE.match(complaint)
     if missing:
-        field = f"{place}.{missing['field']}".lstrip(".")
-        return BadRequest(f"the field `{field}`", "nothing", EXPECTED if place else SHORTEST)
-    where = f"the field `{place}`" if place else "the body"
-    if wrong and not place:
+        field = f"{path}.{missing['field']}".lstrip(".")
+        return BadRequest(f"the field `{field}`", "nothing", EXPECTED if path else SHORTEST)
+    where = f"the field `{path}`" if path else "the body"
+    if wrong and not path:
         kind = find_foreign_kind(text) or f"it is {_IN_WORDS.get(wrong['found'], wrong['found'])}"
         return BadRequest(where, f"no JSON object ({kind})", SHORTEST)
     if wrong:

@@ -136,7 +136,7 @@ class Translation:
     ) -> None:
         self._threshold_bytes, self._do = threshold_bytes, do or stepwise
         self._lock = lock or FairLock()
-        self._places, self._pace = beside, pace or Pace()
+        self._beside, self._pace = beside, pace or Pace()
 
     def is_worth_it(self, model: Model, triton_request: TritonRequest) -> bool:
         """Whether a request may be translated: it is large JSON, or its answer will be."""
@@ -186,27 +186,27 @@ class Translation:
     async def _has_turn(
         self, body: Sequence[bytes], size: int, deadline: float, held: ExitStack
     ) -> bool:
-        """Whether the turn has come; if not, the request goes as it came, and a place is held.
+        """Whether the turn has come; if not, the request goes as it came, beside others.
 
         That is not for what tritonserver reads less exactly (FP64), nor for what is larger than
         JSON may be that is not translated.
         """
-        if not self._places or size > LONGEST_JSON or any(b'"FP64"' in piece for piece in body):
+        if not self._beside or size > LONGEST_JSON or any(b'"FP64"' in piece for piece in body):
             await self._lock.acquire(deadline)
             return True
-        self._places -= 1
-        with ExitStack() as place:
-            place.callback(self._leave_place)
+        self._beside -= 1
+        with ExitStack() as going:
+            going.callback(self._end_beside)
             estimate_worth_s = self._pace.estimate_worth_s(size)
             if estimate_worth_s is not None:
                 with suppress(TurnLate):
                     await self._lock.acquire(min(deadline, time.monotonic() + estimate_worth_s))
                     return True
-            held.push(place.pop_all())
+            held.push(going.pop_all())
         return False
 
-    def _leave_place(self) -> None:
-        self._places += 1
+    def _end_beside(self) -> None:
+        self._beside += 1
 
     async def translate_answer(
         self,

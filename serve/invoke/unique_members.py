@@ -23,7 +23,7 @@ LONGEST_ENVELOPE = 1024 * 1024
 def check_unique(text: bytes, request: LongRequest) -> None:
     """Read the envelope, the data cut out, member by member; raise BadRequest for two of a name."""
     pieces, position = [], 0
-    for start, end in filter(None, find_data_places(text, request)):
+    for start, end in filter(None, find_data_spans(text, request)):
         pieces.append(text[position:start])
         position = end
     pieces.append(text[position:])
@@ -37,7 +37,7 @@ def check_unique(text: bytes, request: LongRequest) -> None:
     check_members(envelope)
 
 
-def find_data_places(text: bytes, request: LongRequest) -> Iterator[tuple[int, int] | None]:
+def find_data_spans(text: bytes, request: LongRequest) -> Iterator[tuple[int, int] | None]:
     """Where each input's data start and end in the text; None for one without."""
     base = address(text)
     for tensor in request.inputs:
@@ -63,7 +63,7 @@ def check_members(envelope: bytes) -> None:
 
 
 def _skipped(number: str) -> int:
-    """In place of a number, which could be of a million digits."""
+    """Instead of a number, which could be of a million digits."""
     return 0
 
 

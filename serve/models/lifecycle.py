@@ -41,7 +41,7 @@ from serve.models.archive_errors import archive_errors
 from serve.models.departures import Departures
 from serve.models.model_url import check_source_directory, identify_archive
 from serve.models.registry import Model, Registry, State
-from serve.models.waiting_room import UNORDERED
+from serve.models.request_queue import UNORDERED
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.telemetry import Telemetry
 from serve.threads import InThread, NoThread, run_in_daemon_thread
@@ -359,7 +359,7 @@ def _namespace(name: str) -> Namespace:
 
 
 class _ConfigFacts(NamedTuple):
-    """places, most_places: of the model's room. fails_in_part: at a part of the outputs."""
+    """places, most_places: that it has in tritonserver. fails_in_part: at a part of the outputs."""
 
     places: int
     most_places: int | None

@@ -23,7 +23,7 @@ from enum import Enum
 from ensemble_tools import ServingPlan
 from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, ServeError
 from serve.limit import Limit
-from serve.models.waiting_room import WaitingRoom, WaitingRooms
+from serve.models.request_queue import RequestQueue, RequestQueues
 from serve.triton.stubs import Stub
 
 
@@ -66,7 +66,7 @@ class Model:
 
     lost: the Triton models of this generation whose stubs died, as requests found. stubs: those of
     its Triton models once it was loaded; none for a model that calls no others by name. archive:
-    the identity of what it is loaded from. room: who waits for it.
+    the identity of what it is loaded from. queue: who waits for it.
     in_flight: invocations that somebody still wants. answers_large: whether its last answer in JSON
     was one worth translating. fails_in_part: as its plan says, which parses configs for it.
     failures: at how many requests it failed since it answered one; as if at many where it has
@@ -86,7 +86,7 @@ class Model:
     lost: frozenset[str] = frozenset()
     stubs: frozenset[Stub] = frozenset()
     archive: str = ""
-    room: WaitingRoom = field(default_factory=lambda: WaitingRooms().room(""))
+    queue: RequestQueue = field(default_factory=lambda: RequestQueues().queue(""))
     _changed: asyncio.Event | None = None
 
     @property
@@ -159,8 +159,8 @@ def _unraised(error: ServeError) -> ServeError:
 class Registry:
     """All models by SageMaker's name for them."""
 
-    def __init__(self, rooms: WaitingRooms | None = None) -> None:
-        self.rooms = rooms or WaitingRooms()
+    def __init__(self, queues: RequestQueues | None = None) -> None:
+        self.queues = queues or RequestQueues()
         self._models: dict[str, Model] = {}
         self._leaving: dict[str, Model] = {}
         #: How many loads and reloads went well so far.
@@ -171,7 +171,7 @@ class Registry:
         if name in self._models:
             state = self._models[name].state
             raise ModelAlreadyLoaded(name, f"is already {state.value}; {state.remedy}")
-        self._models[name] = Model(name, url, room=self.rooms.room(name))
+        self._models[name] = Model(name, url, queue=self.queues.queue(name))
         return self._models[name]
 
     def finish_load(
@@ -185,8 +185,8 @@ class Registry:
         most_places: int | None = None,
         fails_in_part: bool = False,
     ) -> None:
-        """The model can be invoked from now on; places: the fewest of its room."""
-        model.room.open(places, _most_waiting(plan), most_places)
+        """The model can be invoked from now on; places: the fewest in tritonserver."""
+        model.queue.open(places, _most_waiting(plan), most_places)
         model.plan, model.stubs, model.archive = plan, stubs, archive
         model.fails_in_part = fails_in_part
         self.brought += 1

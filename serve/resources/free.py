@@ -56,7 +56,7 @@ def gpu_memory(gpu: int) -> Resource:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Where the kernel tells; tests have directories of their own in these places."""
+    """Where the kernel tells; tests have directories of their own there."""
 
     proc: Path = _PROC
     cgroup: Path = _CGROUP

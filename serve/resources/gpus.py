@@ -5,7 +5,7 @@ own and waited for in bounded time; while one hangs no other is asked, and nothi
 machine without the library, the driver or a GPU has none, which is found out once.
 
 A GPU that is split (MIG) counts as its parts: a process sees one of them, and its parent does not
-tell of memory. GPUs are numbered as NVML does, by their place on the bus.
+tell of memory. GPUs are numbered as NVML does, by their position on the bus.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class AccessLog:
     """Which invocations have a line, and what it says. slow_s: from when on one is slow.
 
     Refusals for the number of others have lines only where all have: they come in crowds, of which
-    the waiting rooms log how many.
+    the queues log how many.
     """
 
     def __init__(self, mode: AccessLogMode, slow_s: float) -> None:

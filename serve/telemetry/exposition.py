@@ -147,7 +147,7 @@ def _group_by_target(meters: Iterable[ModelMeter]) -> Mapping[str, list[ModelMet
 
 
 def _make_template() -> str:
-    """The lines of one target, with its name to come and a place for each number."""
+    """The lines of one target, with its name to come and a blank for each number."""
     bounds = [*(repr(bound) for bound in BUCKETS_S), "+Inf"]
     lines = []
     for part in PARTS:

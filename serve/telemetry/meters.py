@@ -39,10 +39,10 @@ BUCKETS_S = (
 )
 #: The parts of an invocation, as the label `part` says them; the rest is the container's own.
 PARTS = ("total", "waiting", "translating", "tritonserver")
-_PLACES = len(BUCKETS_S) + 1
+_BUCKETS = len(BUCKETS_S) + 1
 _BOUNDS_S = np.array(BUCKETS_S)
 #: Where the counts of each part begin among those of all.
-_FIRST_PLACES: _Counts = np.arange(len(PARTS)) * _PLACES
+_FIRST_BUCKETS: _Counts = np.arange(len(PARTS)) * _BUCKETS
 #: Numbers that wait to be counted: 16 KB a model.
 _TIMES_KEPT = 2048
 #: Of so many of a model's invocations the archive's name is asked; the platform says it in each.
@@ -92,7 +92,7 @@ class ModelMeter:
         self.request_bytes = self.answer_bytes = 0
         #: Of invocations that no histogram has counted yet: their PARTS, one after another.
         self._times = array("d")
-        self._counts: _Counts = np.zeros((len(PARTS), _PLACES), np.int64)
+        self._counts: _Counts = np.zeros((len(PARTS), _BUCKETS), np.int64)
         self._sums_s = np.zeros(len(PARTS))
 
     def name_target(self, target: str) -> None:
@@ -131,8 +131,8 @@ class ModelMeter:
             return
         times = np.array(self._times).reshape(-1, len(PARTS))
         del self._times[:]
-        places = np.searchsorted(_BOUNDS_S, times) + _FIRST_PLACES
-        counted = np.bincount(places.ravel(), minlength=self._counts.size)
+        buckets = np.searchsorted(_BOUNDS_S, times) + _FIRST_BUCKETS
+        counted = np.bincount(buckets.ravel(), minlength=self._counts.size)
         self._counts += counted.reshape(self._counts.shape)
         self._sums_s += times.sum(0)
 

@@ -41,7 +41,7 @@ class HeaderLong(Exception):
 
 
 class Place(Protocol):
-    """What a request holds for as long as tritonserver has it (waiting_room.WaitingRoom).
+    """What a request holds for as long as tritonserver has it (request_queue.RequestQueue).
 
     keep: called when the request is given up here and tritonserver still has it. What it returns is
     called once tritonserver has it no more.

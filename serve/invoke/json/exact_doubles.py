@@ -23,19 +23,19 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class GivenInput(NamedTuple):
     """One input of a request that has been checked (envelope).
 
-    elements: how many its shape has. place: where its data, a list, start and end in the text; None
+    elements: how many its shape has. span: where its data, a list, start and end in the text; None
     where binary_size bytes behind the text are its data.
     """
 
     datatype: str
     elements: int
-    place: tuple[int, int] | None
+    span: tuple[int, int] | None
     binary_size: int
 
     @property
     def is_moved(self) -> bool:
         """Whether it is FP64 in JSON."""
-        return self.datatype == "FP64" and self.place is not None and self.elements > 0
+        return self.datatype == "FP64" and self.span is not None and self.elements > 0
 
 
 def read_exact_doubles(
@@ -50,12 +50,12 @@ def read_exact_doubles(
     behind = deque(memoryview(piece) for piece in tensors)
     body: list[Any] = [b""]
     for each, tensor in zip(envelope["inputs"], inputs, strict=True):
-        if tensor.place is None:
+        if tensor.span is None:
             body += _take(behind, tensor.binary_size)
         elif not tensor.is_moved:
-            each["data"] = orjson.Fragment(text[slice(*tensor.place)])
+            each["data"] = orjson.Fragment(text[slice(*tensor.span)])
         else:
-            body += yield from move_data(each, tensor.elements, text, *tensor.place)
+            body += yield from move_data(each, tensor.elements, text, *tensor.span)
     body[0] = dump_envelope(envelope)
     return body
 
@@ -64,9 +64,9 @@ def _read_envelope(text: bytes, inputs: Sequence[GivenInput]) -> dict[str, Any]:
     """The request without its data. Its numbers stay the text that they are."""
     pieces, position = [], len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
     for tensor in inputs:
-        if tensor.place is not None:
-            pieces.append(text[position : tensor.place[0]])
-            position = tensor.place[1]
+        if tensor.span is not None:
+            pieces.append(text[position : tensor.span[0]])
+            position = tensor.span[1]
     pieces.append(text[position:])
     try:
         envelope: dict[str, Any] = json.loads(

@@ -38,8 +38,8 @@ def read_plain(chunk: bytes) -> tuple[bytes, int] | None:
         return None
     lengths = ends - starts
     if len(text) > _LONG * len(lengths):
-        places = zip(starts.tolist(), ends.tolist(), strict=True)
-        strings = [chunk[start:end] for start, end in places]
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        strings = [chunk[start:end] for start, end in spans]
         return b"".join(_put_lengths(strings)), len(strings)
     data: _Array = np.empty(int(lengths.sum()) + _HEAD * len(lengths), np.uint8)
     heads = np.cumsum(lengths + _HEAD) - lengths - _HEAD

@@ -28,7 +28,7 @@ from serve.invoke.json.strings import read_plain, write_plain
 
 _T = TypeVar("_T")
 
-#: Work in steps: each `yield` is a place where others may be let through; it returns the result.
+#: Work in steps: at each `yield` others may be let through; it returns the result.
 Steps = Generator[None, None, _T]
 
 #: An element that is longer than this, in bytes, would take a step of its own that is too long.

@@ -112,5 +112,5 @@ def _find_most_asked(folded: str) -> float:
 
 
 def _unescape(text: bytes) -> bytes:
-    """With plain letters in the place of those that are written by their number."""
+    """With plain letters instead of those that are written by their number."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)).lower().encode(errors="replace"), text)

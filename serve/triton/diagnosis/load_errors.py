@@ -110,7 +110,7 @@ _LONGEST = 600
 def load_failure_reason(message: str) -> str:
     """The innermost reason in the message of a failed load: for a model that raised, its error.
 
-    The python backend sends the exception first and the places after it; pb_utils' own exceptions
+    The python backend sends the exception first and the frames after it; pb_utils' own exceptions
     carry a formatted traceback instead, whose last line is the exception.
     """
     match = _REASON.search(message)  # the first: what the model said comes behind it
@@ -217,8 +217,8 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, n
             f"that one into {models.python}"
         )
     version = next((name for name, _ in model.links if name.partition("/")[0].isdigit()), "1")
-    place = f"{model.source_name}/{version.partition('/')[0]}"
-    return _SYNTAX.sub(lambda it: f"({place}/{it['file']}, line {it['line']})", reason)
+    directory = f"{model.source_name}/{version.partition('/')[0]}"
+    return _SYNTAX.sub(lambda it: f"({directory}/{it['file']}, line {it['line']})", reason)
 
 
 def _find_reader(plan: ServingPlan, failing: str) -> str:

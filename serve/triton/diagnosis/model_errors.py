@@ -40,12 +40,12 @@ _EXCEPTION = re.compile(
     r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)(?:: |$)|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+: "
 )
 #: Lines that say where, and not why.
-_PLACE_LINE = re.compile(
+_LINES_OF_FRAMES = re.compile(
     r"Node:|\[\[|frame #|Detected at|Exception raised from|\^|During handling|\+-"
     r"|The above exception|.*(?:~~~|<--- HERE|Traceback|File \"|\(most recent call)"
 )
-#: A place of Python's and TorchScript's, which write code below it, indented.
-_INDENTED_PLACE = re.compile(r'\s+File "')
+#: A frame of Python's and TorchScript's, which write code below it, indented.
+_INDENTED_FRAME = re.compile(r'\s+File "')
 #: What stands in front of the lines of an ExceptionGroup.
 _MARGIN = re.compile(r" +\| ?")
 _OF_VALUES = re.compile(
@@ -64,8 +64,8 @@ _REFUSED = re.compile(
 )
 #: Of what the function raised, in characters.
 _LONGEST_WORDS = 400
-#: A place as Python writes it, also where the line is a text in a list.
-_PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>[^\\\n]+)')
+#: A frame as Python writes it, also where the line is a text in a list.
+_FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>[^\\\n]+)')
 #: Where merlin-core runs an operator.
 _EXECUTOR = ("/merlin/dag/executors.py", "_run_node_transform")
 #: The operators of NVTabular's that call functions, by their files.
@@ -133,7 +133,7 @@ def remove_regions(message: str) -> str:
 
 
 def make_one_sentence(message: str) -> str:
-    """A message on one line, without a traceback's places, regions' names and an id of nobody's."""
+    """A message on one line, without a traceback's frames, regions' names and an id of nobody's."""
     message = remove_regions(message).replace(_NO_ID, "")
     reason = message.partition(_TRACEBACK)[0].partition(_FORMATTED)[0].rstrip("; \n")
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
@@ -164,7 +164,7 @@ def is_never_the_callers(cause: str) -> bool:
 def _find_failed_function(message: str) -> str:
     """The beginning of the sentence above, where a traceback of Merlin's says it; else empty."""
     _, formatted, listed = message.partition(_FORMATTED)
-    frames = _PLACE.findall(listed if formatted else message)
+    frames = _FRAME.findall(listed if formatted else message)
     file, function = _EXECUTOR
     ran = [at for at, each in enumerate(frames) if each[0].endswith(file) and each[2] == function]
     below = frames[ran[-1] + 1 :] if ran else []
@@ -185,21 +185,21 @@ def _find_failed_function(message: str) -> str:
     )
 
 
-def _put_in_function(place: str, cause: str) -> str:
-    """The sentence, of bounded length; the cause alone where there is no place."""
-    if not place:
+def _put_in_function(failed_in: str, cause: str) -> str:
+    """The sentence, of bounded length; the cause alone where none is known."""
+    if not failed_in:
         return re.sub(rf"^{_RAISED_ANEW}(?=the workflow's )", "", cause)
     raised = re.sub(rf"^{_RAISED_ANEW}(?=\w+Error: )", "", cause)
     cut = "…" if len(raised) > _LONGEST_WORDS else ""
-    return f"{place}{raised[:_LONGEST_WORDS]}{cut}"
+    return f"{failed_in}{raised[:_LONGEST_WORDS]}{cut}"
 
 
 def _find_last_reason(lines: list[str], *, cut: bool) -> str:
-    """What stands behind the last place of a traceback; else the last exception, or the last line.
+    """What stands behind the last frame of a traceback; else the last exception, or the last line.
 
     lines: with the indents by which code is known.
     """
-    last = max((at for at, line in enumerate(lines) if _INDENTED_PLACE.match(line)), default=-1)
+    last = max((at for at, line in enumerate(lines) if _INDENTED_FRAME.match(line)), default=-1)
     reasons = [(at, line) for at, line in enumerate(lines) if _is_reason(line, cut=cut)]
     behind = [line for at, line in reasons if 0 <= last < at]
     exceptions = [line for _, line in reasons if _EXCEPTION.match(line)]
@@ -210,6 +210,6 @@ def _find_last_reason(lines: list[str], *, cut: bool) -> str:
 
 def _is_reason(line: str, *, cut: bool) -> bool:
     """Whether it says why. Of a message that was cut an exception's line alone does for certain."""
-    if line[0].isspace() or _PLACE_LINE.match(line):
+    if line[0].isspace() or _LINES_OF_FRAMES.match(line):
         return False
     return not cut or _EXCEPTION.match(line) is not None

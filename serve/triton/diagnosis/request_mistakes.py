@@ -32,9 +32,9 @@ _MISSING = "], but missing required input(s) "
 _NO_OUTPUT = "unexpected inference output '"
 _UNKNOWN = re.compile(r"unexpected inference input '")
 _OF_MODEL = "' for model '"
-#: Characters of a value, and indices of its place, that a sentence has.
+#: Characters of a value, and indices of its position, that a sentence has.
 _LONGEST_VALUE = 40
-_LONGEST_PLACE = 4
+_MOST_INDICES = 4
 #: Longer data are not read again, in bytes.
 _LONGEST_DATA = 64 * 1024
 _BYTE_ORDER_MARK = "\ufeff"
@@ -155,39 +155,39 @@ def _describe(tensor: Mapping[str, Any]) -> Explanation | None:
 
 def _describe_wrong(name: str, data_type: str, data: Any) -> Explanation | None:
     fits = _FITS.get(data_type)
-    position = _find(data, fits) if fits is not None else None
-    if position is None:
+    wrong = _find(data, fits) if fits is not None else None
+    if wrong is None:
         return None
-    place, value = position
+    indices, value = wrong
     where, expected = f"the input {shortened(name)}", _EXPECTED[data_type]
     return Explanation(
-        f"{where}: found {_show(value)} at data{place}, expected {expected}",
-        f"{where}: found another value at data{place}, expected {expected}",
+        f"{where}: found {_show(value)} at data{indices}, expected {expected}",
+        f"{where}: found another value at data{indices}, expected {expected}",
     )
 
 
 def _find(data: Any, fits: _Fits) -> tuple[str, Any] | None:
-    """The first value that does not fit, lists in lists included, and its place."""
+    """The first value that does not fit, lists in lists included, and where it stands."""
     levels: list[Iterator[Any]] = [iter([data])]
-    places = [-1]
+    indices = [-1]
     while levels:
         for value in levels[-1]:
-            places[-1] += 1
+            indices[-1] += 1
             if isinstance(value, list):
                 levels.append(iter(value))
-                places.append(-1)
+                indices.append(-1)
                 break
             if not fits(value):
-                return _place(places[1:]), value
+                return _write_indices(indices[1:]), value
         else:
             levels.pop()
-            places.pop()
+            indices.pop()
     return None
 
 
-def _place(indices: list[int]) -> str:
-    shown = "".join(f"[{index}]" for index in indices[:_LONGEST_PLACE])
-    return f"{shown}…" if len(indices) > _LONGEST_PLACE else shown
+def _write_indices(indices: list[int]) -> str:
+    shown = "".join(f"[{index}]" for index in indices[:_MOST_INDICES])
+    return f"{shown}…" if len(indices) > _MOST_INDICES else shown
 
 
 def _show(value: Any) -> str:

@@ -89,7 +89,7 @@ MANY_ANSWERS = (
 )
 #: Beginnings of messages, asked next, with the lowest status from which they mean something else.
 _BEGINNINGS: Sequence[tuple[Verdict, float, re.Pattern[str]]] = (
-    # What the step in QueryFeast's place says of its store (ensemble_tools/steps/lookup_model.py).
+    # What the step for QueryFeast says of its store (ensemble_tools/steps/lookup_model.py).
     (
         Verdict.STORE_DOWN,
         math.inf,
@@ -175,7 +175,7 @@ def find_dead_model(message: str, triton_names: Collection[str]) -> str | None:
 def quotes_a_death(message: str, triton_names: Collection[str]) -> bool:
     """Whether the message of a model that calls others says that the stub of one of them died.
 
-    It says so in any place and in any words around it, a traceback for instance: the calling model
+    It says so anywhere and in any words around it, a traceback for instance: the calling model
     wrote it, and perhaps its caller. It is to be believed only when a stub is missing.
     """
     names = "|".join(map(re.escape, triton_names))

@@ -7,7 +7,7 @@ import pytest
 from container.constants import Constants
 from container.settings.former import FORMER
 from container.tritonserver.command import EXIT_TIMEOUT_S, PYTHON_THREADS
-from serve.models.waiting_room import Bounds
+from serve.models.request_queue import Bounds
 
 OURS, BOUNDS = Constants(), Bounds()
 

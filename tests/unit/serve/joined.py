@@ -28,8 +28,8 @@ from serve.models.admission import Admission, AdmissionSettings, Reservation
 from serve.models.health import Health
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Model, Registry, State
+from serve.models.request_queue import RequestQueues
 from serve.models.revival import Revival
-from serve.models.waiting_room import WaitingRooms
 from serve.resources.footprints import Footprints, StubSettings
 from serve.resources.ledger import Ledger
 from serve.threads import InThread, NoThread, run_in_daemon_thread
@@ -261,7 +261,7 @@ async def joined(
     start: bool = True,
     hosting: HostingSettings | None = None,
     replaceable: bool = True,
-    rooms: WaitingRooms | None = None,
+    queues: RequestQueues | None = None,
     health_clock: Callable[[], float] = time.monotonic,
     lifecycle: Mapping[str, Any] | None = None,
     dies: bool = False,
@@ -274,7 +274,7 @@ async def joined(
     stage = fake_stage(tmp_path, **knobs)
     root = tmp_path / "models"
     root.mkdir()
-    registry = Registry(rooms)
+    registry = Registry(queues)
     trials = Trials()
     ports = stage.ports
     http = TritonHttp("127.0.0.1", ports.http)

@@ -22,7 +22,7 @@ from serve.invoke.request import Request
 from serve.limit import Limit
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
-from serve.models.waiting_room import Bounds, WaitingRooms
+from serve.models.request_queue import Bounds, RequestQueues
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer, AnswerStream
@@ -133,7 +133,7 @@ class Served:
     port: int
     forwarding: Forwarding
     crowd: Connections
-    rooms: WaitingRooms
+    queues: RequestQueues
     metrics: Metrics
     wires: list[Wire] = field(default_factory=list)
 
@@ -174,7 +174,7 @@ BOUNDS = Bounds(
 async def serving() -> AsyncIterator[Served]:
     """The multi-model routes in front of a Forwarding."""
     forwarding = Forwarding()
-    crowd, rooms = Connections(LIMITS), WaitingRooms(BOUNDS)
+    crowd, queues = Connections(LIMITS), RequestQueues(BOUNDS)
     invocation = cast(Invocation, forwarding)
 
     async def healthy() -> bool:
@@ -188,7 +188,7 @@ async def serving() -> AsyncIterator[Served]:
             PingRoute(healthy),
             routes,
         ),
-        http=make_invocation_protocol(invocation, find_invoked_model, crowd, rooms, telemetry),
+        http=make_invocation_protocol(invocation, find_invoked_model, crowd, queues, telemetry),
         host="127.0.0.1",
         port=0,
         log_config=None,
@@ -201,7 +201,7 @@ async def serving() -> AsyncIterator[Served]:
         await asyncio.sleep(0.01)
     watching = asyncio.ensure_future(crowd.watch())
     port = server.servers[0].sockets[0].getsockname()[1]
-    served = Served(server, port, forwarding, crowd, rooms, metrics)
+    served = Served(server, port, forwarding, crowd, queues, metrics)
     yield served
     watching.cancel()
     for wire in served.wires:
@@ -210,7 +210,7 @@ async def serving() -> AsyncIterator[Served]:
             await wire.writer.wait_closed()
     server.should_exit = True
     await asyncio.wait_for(running, WAIT_S)
-    assert (len(crowd), rooms.held_bytes) == (0, 0)
+    assert (len(crowd), queues.held_bytes) == (0, 0)
 
 
 def post(name: str, body: bytes = b"{}", *, version: str = "1.1", headers: str = "") -> bytes:

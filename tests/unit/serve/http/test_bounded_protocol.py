@@ -374,7 +374,7 @@ async def test_bodies_that_are_held(served: Served, name: str) -> None:
     wires[2].writer.write(half)
     await slow.has_started()
     await slow.has_started()
-    await until(lambda: served.rooms.held_bytes >= 46_000_000)
+    await until(lambda: served.queues.held_bytes >= 46_000_000)
     wires[3].writer.write(post(name, b"x" * 5_000_000))
     status, headers, body = await wires[3].answer()
     assert (status, headers["retry-after"]) == (503, "1")
@@ -404,7 +404,7 @@ async def test_a_made_up_name_holds_no_bytes(served: Served, head: bytes) -> Non
     status = (await wire.answer())[0]
     if status == 100:
         status = (await wire.answer())[0]
-    assert (status, served.rooms.held_bytes) == (404, 0)
+    assert (status, served.queues.held_bytes) == (404, 0)
     assert not served.forwarding.asked
 
 
@@ -415,7 +415,7 @@ async def test_a_made_up_name_on_a_last_request(served: Served, version: str) ->
     whole = post("missing", b"x" * 9_000_000, version=version, headers="connection: close\r\n")
     wire.writer.write(whole[:-1])
     await asyncio.sleep(0.3)
-    assert served.rooms.held_bytes == 0
+    assert served.queues.held_bytes == 0
     await wire.send(whole[-1:])
     assert (await wire.answer())[0] == 404
     assert await wire.is_closed()

@@ -149,11 +149,11 @@ async def test_a_caller_that_leaves_what_he_sent_ahead(served: Served, cut: int)
     served.forwarding.behind = behind
     ahead = post("m", b"x" * 50_000)
     await wire.send(post("slow") + ahead[: len(ahead) - cut])
-    await until(lambda: served.rooms.held_bytes > 0)
+    await until(lambda: served.queues.held_bytes > 0)
     wire.writer.close()
     state = served.server.server_state
     await until(lambda: not state.tasks and not state.connections)
-    assert served.rooms.held_bytes == 0
+    assert served.queues.held_bytes == 0
     assert [name for name, _ in served.forwarding.asked] == ["slow"]
 
 

@@ -33,7 +33,7 @@ from serve.invoke.request import Request
 from serve.invoke.translation import Translation
 from serve.limit import Limit
 from serve.models.registry import State
-from serve.models.waiting_room import MIB, Bounds, HeldBody, WaitingRooms
+from serve.models.request_queue import MIB, Bounds, HeldBody, RequestQueues
 from serve.triton.connection import Answer
 from tests.support.clock import Clock
 from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
@@ -189,31 +189,31 @@ async def test_a_request_goes_when_its_answer_comes(tmp_path: Path) -> None:
     """Both have room one after the other where they have none together."""
     references: list[int] = []
 
-    class Rooms(WaitingRooms):
+    class Queues(RequestQueues):
         """Says who has the request whenever more of anything is held."""
 
         def hold(self, name: str, count: int) -> None:
             references.append(sys.getrefcount(tensor))
             super().hold(name, count)
 
-    rooms = Rooms(Bounds(held_bytes=4 * MIB, total_held_bytes=4 * MIB))
-    async with joined(tmp_path, rooms=rooms) as on:
+    queues = Queues(Bounds(held_bytes=4 * MIB, total_held_bytes=4 * MIB))
+    async with joined(tmp_path, queues=queues) as on:
         await on.load()
         tensor = bytes(bytearray(3 * MIB))
         head = b'{"inputs":[{"name":"x","shape":[%d],"datatype":"UINT8"' % len(tensor)
         head += b',"parameters":{"binary_data_size":%d}}]}' % len(tensor)
         media_type = BINARY + b";json-header-size=%d" % len(head)
-        held = HeldBody(rooms, "m", 4 * MIB)
+        held = HeldBody(queues, "m", 4 * MIB)
         held.grow(len(tensor))
         references.clear()  # from here on what is held is the answer's
         request = Request([(b"content-type", media_type)], [head + tensor[:0], tensor], held=held)
         answer = await on.invocation.forward("m", request)
         assert b"".join(answer.body) == head + tensor
         assert set(references) == {2}
-        assert rooms.held_bytes < 4 * MIB
+        assert queues.held_bytes < 4 * MIB
         request.release_answer()
         held.release()
-        assert rooms.held_bytes == 0
+        assert queues.held_bytes == 0
 
 
 @pytest.mark.parametrize("compressed", [True, False])
@@ -225,15 +225,15 @@ async def test_what_is_made_of_a_request_is_counted(tmp_path: Path, compressed: 
     came = gzip.compress(body) if compressed else body
     async with joined(tmp_path) as on:
         await on.load()
-        rooms = on.registry.rooms
+        queues = on.registry.queues
         counted: list[int] = []
 
         async def infer(*_: Any, **__: Any) -> Answer:
-            counted.append(rooms.held_bytes)
+            counted.append(queues.held_bytes)
             return Answer(200, [(b"content-type", b"application/json")], deque([b"{}"]))
 
         async def triton_request() -> None:
-            held = HeldBody(rooms, "m", MIB)
+            held = HeldBody(queues, "m", MIB)
             held.grow(len(came))
             try:
                 await on.invocation.forward("m", Request(headers, [came], held=held))
@@ -244,14 +244,14 @@ async def test_what_is_made_of_a_request_is_counted(tmp_path: Path, compressed: 
         with pytest.raises(InvocationFailed, match="cannot be read"):
             await triton_request()
         assert 800_000 < counted[0] < 801_000
-        assert rooms.held_bytes == 0
+        assert queues.held_bytes == 0
         in_all = Limit(MIB // 2, "SERVE_MAX_WAITING_TOTAL_MB")
-        rooms.bounds = Bounds(held_bytes=MIB, total_held_bytes=in_all)
+        queues.bounds = Bounds(held_bytes=MIB, total_held_bytes=in_all)
         said = r"more with all that is made of it, expected at most 524288 .*_WAITING_TOTAL_MB\)"
         with pytest.raises(BodyTooLarge, match=said):
             await triton_request()
         assert len(counted) == 1
-        assert rooms.held_bytes == 0
+        assert queues.held_bytes == 0
 
 
 @pytest.mark.parametrize("large_answers", [True, False])
@@ -361,18 +361,18 @@ async def test_a_caller_who_goes_away(tmp_path: Path) -> None:
     async with joined(tmp_path, infer={"m": {"delay_s": 1.0, "times": 1}}) as on:
         await on.load()
         model = on.registry.loaded("m")
-        model.room.open(1)
+        model.queue.open(1)
         first, second = (asyncio.ensure_future(on.invoke()) for _ in range(2))
-        await until(lambda: on.events("infer") == ["infer"] and model.room.waiting == 1)
+        await until(lambda: on.events("infer") == ["infer"] and model.queue.waiting == 1)
         third = asyncio.ensure_future(on.invoke())
-        await until(lambda: model.room.waiting == 2)
+        await until(lambda: model.queue.waiting == 2)
         for caller in (first, second):
             caller.cancel()
         await asyncio.gather(first, second, return_exceptions=True)
-        assert (model.in_flight, model.room.taken, model.room.waiting) == (1, 1, 1)
+        assert (model.in_flight, model.queue.taken, model.queue.waiting) == (1, 1, 1)
         assert b"echo" in await third
         assert on.events("infer") == ["infer", "infer"]
-        assert (model.in_flight, model.room.taken) == (0, 0)
+        assert (model.in_flight, model.queue.taken) == (0, 0)
         assert not on.http.left
 
 
@@ -382,11 +382,11 @@ async def test_a_caller_who_is_not_waited_for(clock: Clock, tmp_path: Path) -> N
     async with joined(tmp_path, invoke_timeout_s=100, **knobs) as on:
         await on.load()
         model = on.registry.loaded("m")
-        model.room.open(1)
+        model.queue.open(1)
         first = asyncio.ensure_future(on.invocation.forward("m", Request([], [b'{"inputs":[]}'])))
         await until(lambda: on.events("infer") == ["infer"])
         second = asyncio.ensure_future(on.invocation.forward("m", Request([], [b'{"inputs":[]}'])))
-        await until(lambda: model.room.waiting == 1)
+        await until(lambda: model.queue.waiting == 1)
         clock.advance(101)
         with pytest.raises(TritonTimeout, match="waiting for others of that model, took longer"):
             await second
@@ -394,11 +394,11 @@ async def test_a_caller_who_is_not_waited_for(clock: Clock, tmp_path: Path) -> N
             await first
         clock.advance(50)
         third = asyncio.ensure_future(on.invocation.forward("m", Request([], [b'{"inputs":[]}'])))
-        await until(lambda: model.room.waiting == 1)
-        assert (model.in_flight, model.room.taken) == (1, 1)
+        await until(lambda: model.queue.waiting == 1)
+        assert (model.in_flight, model.queue.taken) == (1, 1)
         clock.advance(55)
         assert b"echo" in b"".join((await third).body)
-        assert (model.in_flight, model.room.taken) == (0, 0)
+        assert (model.in_flight, model.queue.taken) == (0, 0)
 
 
 async def test_the_time_that_was_spent_waiting(clock: Clock, tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ async def test_the_time_that_was_spent_waiting(clock: Clock, tmp_path: Path) -> 
     knobs: Any = {"infer": {"m": {"delay_s": 70}}}
     async with joined(tmp_path, invoke_timeout_s=100, **knobs) as on:
         await on.load()
-        on.registry.loaded("m").room.open(1)
+        on.registry.loaded("m").queue.open(1)
         first, second = (
             asyncio.ensure_future(on.invocation.forward("m", Request([], [b'{"inputs":[]}'])))
             for _ in range(2)
@@ -429,10 +429,10 @@ async def test_a_tritonserver_that_dies_frees_its_places(tmp_path: Path) -> None
         await until(lambda: on.events("infer") == ["infer"])
         caller.cancel()
         await asyncio.gather(caller, return_exceptions=True)
-        assert (model.in_flight, model.room.taken) == (0, 1)
+        assert (model.in_flight, model.queue.taken) == (0, 1)
         assert on.process.pid is not None
         os.kill(on.process.pid, signal.SIGKILL)
-        await until(lambda: model.room.taken == 0)
+        await until(lambda: model.queue.taken == 0)
 
 
 async def test_a_stream_holds_a_place(tmp_path: Path) -> None:
@@ -440,12 +440,12 @@ async def test_a_stream_holds_a_place(tmp_path: Path) -> None:
     async with joined(tmp_path, operation="generate_stream") as on:
         await on.load()
         model = on.registry.loaded("m")
-        model.room.open(1)
+        model.queue.open(1)
         pieces = await on.stream()
         waits = asyncio.ensure_future(on.stream())
-        await until(lambda: model.room.waiting == 1)
+        await until(lambda: model.queue.waiting == 1)
         pieces.close()
         pieces = await asyncio.wait_for(waits, WAIT_S)
-        assert model.room.taken == 1
+        assert model.queue.taken == 1
         pieces.close()
-        assert model.room.taken == 0
+        assert model.queue.taken == 0

@@ -80,8 +80,8 @@ class Refusals:
         return Overloaded(why)
 
 
-class WaitingRooms:
-    """The rooms of all models: what they may hold together. streams: invocations are streams."""
+class RequestQueues:
+    """The queues of all models: what they may hold together. streams: invocations are streams."""
 
     def __init__(self, bounds: Bounds | None = None, streams: bool = False) -> None:
         self.bounds, self.streams = bounds or Bounds(), streams
@@ -94,9 +94,9 @@ class WaitingRooms:
         """The most bytes that may be held of one model, if nothing else is held."""
         return min(self.bounds.held_bytes, self.bounds.total_held_bytes)
 
-    def room(self, name: str, least_places: int | None = None) -> WaitingRoom:
-        """A new room in front of one model; least_places None: nobody waits."""
-        return WaitingRoom(self, name, least_places)
+    def queue(self, name: str, least_places: int | None = None) -> RequestQueue:
+        """A new queue in front of one model; least_places None: nobody waits."""
+        return RequestQueue(self, name, least_places)
 
     def hold(self, name: str, count: int) -> None:
         """So many bytes more of bodies for that model are held. Raises Overloaded."""
@@ -123,7 +123,7 @@ class WaitingRooms:
         else:
             del self._held_by_model[name]
 
-    def check_room(self, name: str, waiting: int, most: int) -> None:
+    def check_length(self, name: str, waiting: int, most: int) -> None:
         """Raise Overloaded unless one more may wait where so many do; most: for this model."""
         bound = min(self.bounds.waiting, most)
         if waiting >= bound:
@@ -136,7 +136,7 @@ class WaitingRooms:
             )
 
 
-class WaitingRoom:
+class RequestQueue:
     """One model's: places in tritonserver, and those who wait for one, first come first served.
 
     least_places: how many requests tritonserver is given at once; None for any number. A model that
@@ -155,14 +155,14 @@ class WaitingRoom:
         "_name",
         "_paced",
         "_places",
-        "_rooms",
+        "_queues",
         "_taken",
         "_timer",
         "_waiting",
     )
 
-    def __init__(self, rooms: WaitingRooms, name: str, least_places: int | None = None) -> None:
-        self._rooms, self._name = rooms, name
+    def __init__(self, queues: RequestQueues, name: str, least_places: int | None = None) -> None:
+        self._queues, self._name = queues, name
         self._taken = self._answered = self._left = 0
         self._waiting: OrderedDict[asyncio.Future[None], float] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
@@ -212,12 +212,12 @@ class WaitingRoom:
 
         Who is cancelled leaves no trace.
         """
-        self._rooms.check_room(self._name, len(self._waiting), self._most_waiting)
+        self._queues.check_length(self._name, len(self._waiting), self._most_waiting)
         loop = asyncio.get_running_loop()
         now = loop.time()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting[turn] = now + limit_s
-        self._rooms.waiting += 1
+        self._queues.waiting += 1
         if self._timer is None:
             self._timer = loop.call_at(now + limit_s, self._end_late)
         if now - self._looked > _LOOK_S:
@@ -233,21 +233,21 @@ class WaitingRoom:
 
     def held_answer(self) -> HeldAnswer:
         """For the bytes of one answer."""
-        return HeldAnswer(self._rooms, self._name)
+        return HeldAnswer(self._queues, self._name)
 
     def hold(self, count: int, own: int = 0) -> None:
         """So many bytes more of a body are held than came. own: that are counted of it already.
 
         Raises Overloaded, and BodyTooLarge for more than there is ever room for.
         """
-        if own + count > self._rooms.largest:
-            raise BodyTooLarge("more with all that is made of it", self._rooms.largest)
-        self._rooms.hold(self._name, count)
+        if own + count > self._queues.largest:
+            raise BodyTooLarge("more with all that is made of it", self._queues.largest)
+        self._queues.hold(self._name, count)
 
     def release(self, count: int) -> None:
         """So many bytes of what `hold` counted are held no more."""
         if count:
-            self._rooms.release(self._name, count)
+            self._queues.release(self._name, count)
 
     def leave(self) -> None:
         """Give a place back: to the first who waits."""
@@ -271,7 +271,7 @@ class WaitingRoom:
 
     def _set_places(self) -> None:
         unordered = self._least_places >= UNORDERED
-        if unordered and self._rooms.streams and self._left >= _MOST_LEFT:
+        if unordered and self._queues.streams and self._left >= _MOST_LEFT:
             self._places = 0
         else:
             self._places = min(max(self._least_places, self._paced), self._most_places)
@@ -286,7 +286,7 @@ class WaitingRoom:
 
     def _drop(self, turn: asyncio.Future[None]) -> None:
         del self._waiting[turn]
-        self._rooms.waiting -= 1
+        self._queues.waiting -= 1
 
     def _end_late(self) -> None:
         """The first in the line is the first to have waited too long: one timer is enough."""
@@ -314,10 +314,10 @@ class HeldBody:
     largest: that it may have, in bytes; a Limit, where a message is to name its setting.
     """
 
-    __slots__ = ("_name", "_rooms", "counted", "largest", "uncounted_up_to")
+    __slots__ = ("_name", "_queues", "counted", "largest", "uncounted_up_to")
 
-    def __init__(self, rooms: WaitingRooms, name: str, largest: int) -> None:
-        self._rooms, self._name, self.largest = rooms, name, largest
+    def __init__(self, queues: RequestQueues, name: str, largest: int) -> None:
+        self._queues, self._name, self.largest = queues, name, largest
         self.counted = 0
         self.uncounted_up_to = min(UNCOUNTED, largest)
 
@@ -329,14 +329,14 @@ class HeldBody:
             raise self.too_large(size)
         stepped = -(-(size - self.counted) // _STEP) * _STEP
         more = min(stepped, self.largest - self.counted)
-        self._rooms.hold(self._name, more)
+        self._queues.hold(self._name, more)
         self.counted += more
         self.uncounted_up_to = min(self.counted, self.largest)
 
     def release(self) -> None:
         """Nothing of it is held any more; idempotent."""
         if self.counted:
-            self._rooms.release(self._name, self.counted)
+            self._queues.release(self._name, self.counted)
             self.counted = 0
             self.uncounted_up_to = 0
 
@@ -348,8 +348,8 @@ class HeldBody:
 class HeldAnswer(HeldBody):
     """The same of an answer: a larger one than may be held for a model would never find room."""
 
-    def __init__(self, rooms: WaitingRooms, name: str) -> None:
-        super().__init__(rooms, name, rooms.largest)
+    def __init__(self, queues: RequestQueues, name: str) -> None:
+        super().__init__(queues, name, queues.largest)
 
     def too_large(self, size: int) -> ServeError:
         """The model's fault."""
