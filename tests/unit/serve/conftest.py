@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from tests.support.clock import ClockedLoop
-from tests.unit.serve.served import Served, serving
+from tests.unit.serve.routes_on_fake import RoutesOnFake, routes_on_fake
 
 
 def pytest_asyncio_loop_factories(
@@ -26,7 +26,7 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    """The multi-model routes in front of what stands for an Invocation."""
-    async with serving() as running:
+async def routes() -> AsyncIterator[RoutesOnFake]:
+    """The multi-model routes in front of a fake Invocation."""
+    async with routes_on_fake() as running:
         yield running

@@ -13,8 +13,8 @@ from serve.errors import InvocationFailed, ModelUnusable, ServeError, TritonTime
 from serve.triton.diagnosis.verdicts import quotes_a_death
 from serve.triton.stubs import Stub
 from tests.fakes import tritonserver as fake
-from tests.unit.serve.joined import CONFIG, WAIT_S, Joined, joined
-from tests.unit.serve.stub_stand_in import stub
+from tests.unit.serve.fake_stub import stub
+from tests.unit.serve.parts_on_fake import CONFIG, WAIT_S, PartsOnFake, parts_on_fake
 
 SENTENCE = "Stub process 'm.plus_0_0' is not healthy."
 RAISED = "Failed to process the request(s) for model instance 'm_0_0', message: "
@@ -31,7 +31,7 @@ QUOTED = [
 ]
 
 
-async def load(on: Joined) -> None:
+async def load(on: PartsOnFake) -> None:
     """The model m: `top` calls `plus` and `minus`."""
     for name, source in (("top", "InferenceRequest, 'plus', 'minus'"), ("plus", ""), ("minus", "")):
         version = on.root / "a" / name / "1"
@@ -46,14 +46,14 @@ def gone(*triton_names: str) -> frozenset[Stub]:
     return frozenset(Stub(0, name, "") for name in triton_names)
 
 
-def asked(on: Joined, event: str) -> list[str]:
+def asked(on: PartsOnFake, event: str) -> list[str]:
     """The Triton models that were loaded or unloaded, in order."""
     return [seen["model"] for seen in fake.read_record(on.record) if seen["event"] == event]
 
 
 async def test_order(tmp_path: Path) -> None:
     """Called models are loaded first and unloaded last."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await load(on)
         assert asked(on, "load") == ["m.minus", "m.plus", "m"]
         await on.lifecycle.unload("m")
@@ -63,7 +63,7 @@ async def test_order(tmp_path: Path) -> None:
 
 async def test_callers_are_gone_before_called_models(tmp_path: Path) -> None:
     """While the entry model is still there, nothing that it may call is unloaded."""
-    async with joined(tmp_path, unload_timeout_s=1, unload={"m": {"ready_for_s": -1}}) as on:
+    async with parts_on_fake(tmp_path, unload_timeout_s=1, unload={"m": {"ready_for_s": -1}}) as on:
         await load(on)
         with pytest.raises(TritonTimeout):
             await on.lifecycle.unload("m")
@@ -73,7 +73,7 @@ async def test_callers_are_gone_before_called_models(tmp_path: Path) -> None:
 @pytest.mark.parametrize("failing", ["m.minus", "m.plus", "m"])
 async def test_a_load_that_fails_is_undone(tmp_path: Path, failing: str) -> None:
     """What was loaded before it is unloaded; the message names the model of the archive."""
-    async with joined(tmp_path, load={failing: {"message": f"'{failing}': boom"}}) as on:
+    async with parts_on_fake(tmp_path, load={failing: {"message": f"'{failing}': boom"}}) as on:
         with pytest.raises(ModelUnusable) as raised:
             await load(on)
         _, _, called = failing.partition(".")
@@ -85,7 +85,7 @@ async def test_a_load_that_fails_is_undone(tmp_path: Path, failing: str) -> None
 async def test_the_limit_is_for_all_loads(tmp_path: Path) -> None:
     """Called models and the entry model share SERVE_LOAD_TIMEOUT."""
     slow: dict[str, Any] = {"*": {"delay_s": 0.6}}
-    async with joined(tmp_path, load_timeout_s=1, load=slow) as on:
+    async with parts_on_fake(tmp_path, load_timeout_s=1, load=slow) as on:
         with pytest.raises(TritonTimeout, match="SERVE_LOAD_TIMEOUT"):
             await load(on)
         assert "m" not in asked(on, "load")
@@ -94,7 +94,7 @@ async def test_the_limit_is_for_all_loads(tmp_path: Path) -> None:
 @pytest.mark.parametrize("quoted", QUOTED)
 async def test_the_death_of_a_called_model(tmp_path: Path, quoted: dict[str, Any]) -> None:
     """When its stub is really missing all is loaded again, and the request is answered."""
-    async with joined(tmp_path, infer={"m": {**quoted, "times": 1}}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": {**quoted, "times": 1}}) as on:
         await load(on)
         on.registry.loaded("m").stubs = gone("m.plus")  # and the fake has none
         assert b"echo" in await on.invoke()
@@ -104,7 +104,7 @@ async def test_the_death_of_a_called_model(tmp_path: Path, quoted: dict[str, Any
 
 async def test_a_stub_that_tritonserver_started_again(tmp_path: Path) -> None:
     """2.36 starts a dead stub again by itself: there are as many as before, and one is another."""
-    async with joined(tmp_path, infer={"m": {**QUOTED[0], "times": 1}}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": {**QUOTED[0], "times": 1}}) as on:
         with stub(on.repository, "m.plus", WAIT_S) as old:
             await load(on)
             old.kill()
@@ -116,7 +116,7 @@ async def test_a_stub_that_tritonserver_started_again(tmp_path: Path) -> None:
 
 async def test_stubs_of_the_older_generation_do_not_count(tmp_path: Path) -> None:
     """They will end, which is no death of the new one's."""
-    async with joined(tmp_path, infer={"m": {**QUOTED[0], "times": 1}}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": {**QUOTED[0], "times": 1}}) as on:
         await load(on)
         on.registry.loaded("m").stubs = gone("m.minus", "m.plus")
         with stub(on.repository, "m.minus", WAIT_S):
@@ -128,7 +128,7 @@ async def test_stubs_of_the_older_generation_do_not_count(tmp_path: Path) -> Non
 @pytest.mark.parametrize("quoted", QUOTED)
 async def test_words_alone_reload_nothing(tmp_path: Path, quoted: dict[str, Any]) -> None:
     """A caller can make a model say it; nothing is missing, so the caller gets the words back."""
-    async with joined(tmp_path, infer={"m": quoted}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": quoted}) as on:
         await load(on)
         with pytest.raises(ServeError, match="is not healthy"):
             await on.invoke()
@@ -137,7 +137,9 @@ async def test_words_alone_reload_nothing(tmp_path: Path, quoted: dict[str, Any]
 
 async def test_twenty_callers_cause_one_reload(tmp_path: Path) -> None:
     """Those that look while others load again, or after, are answered as well."""
-    async with joined(tmp_path, infer={"m": {**QUOTED[0], "times": 20, "delay_s": 0.3}}) as on:
+    async with parts_on_fake(
+        tmp_path, infer={"m": {**QUOTED[0], "times": 20, "delay_s": 0.3}}
+    ) as on:
         await load(on)
         on.registry.loaded("m").stubs = gone("m.plus")
         answers = await asyncio.gather(*(on.invoke() for _ in range(20)))
@@ -148,7 +150,7 @@ async def test_twenty_callers_cause_one_reload(tmp_path: Path) -> None:
 async def test_another_models_stub(tmp_path: Path) -> None:
     """What is said of a model of another archive is no matter of this one."""
     message = f"{RAISED}ValueError: Stub process 'other_0_0' is not healthy."
-    async with joined(tmp_path, infer={"m": {"status": 500, "message": message}}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": {"status": 500, "message": message}}) as on:
         await load(on)
         on.registry.loaded("m").stubs = gone("m.plus")
         with pytest.raises(InvocationFailed):

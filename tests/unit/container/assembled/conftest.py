@@ -1,4 +1,4 @@
-"""One endpoint on a played tritonserver, for all tests of a module that leave it as it was."""
+"""One endpoint on a fake tritonserver, for all tests of a module that leave it as it was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import models
 from tests.support.protocol import infer, values
-from tests.unit.container.assembled.played import Played, played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake, container_on_fake
 
 #: The model that is always there, to see that the others' troubles are not its own.
 WITNESS = "witness"
@@ -18,16 +18,16 @@ Archive = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerOnFake]:
     """With the witness loaded in it."""
-    with played(tmp_path_factory.mktemp("endpoint")) as found:
+    with container_on_fake(tmp_path_factory.mktemp("endpoint")) as found:
         witness = models.sums(found.model_root / "witness/model", [1, 2])
         with found.loaded(WITNESS, witness):
             yield found
 
 
 @pytest.fixture
-def container(endpoint: Played) -> Iterator[Played]:
+def container(endpoint: ContainerOnFake) -> Iterator[ContainerOnFake]:
     """That endpoint; a test must leave it as it was, and the witness answering."""
     before = endpoint.snapshot()
     yield endpoint
@@ -36,7 +36,7 @@ def container(endpoint: Played) -> Iterator[Played]:
 
 
 @pytest.fixture
-def archive(endpoint: Played, tmp_path: Path) -> Archive:
+def archive(endpoint: ContainerOnFake, tmp_path: Path) -> Archive:
     """Writes an archive where the platform would extract it: <root>/<hash>/model."""
 
     def write(name: str = "archive", /, **written: models.Writable) -> Path:

@@ -14,7 +14,7 @@ import pytest
 from tests.support import models
 from tests.support.container import until
 from tests.support.protocol import infer, values
-from tests.unit.container.assembled.played import Played, played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake, container_on_fake
 
 TARGET, ID = "X-Amzn-SageMaker-Target-Model", "X-Amzn-SageMaker-Inference-Id"
 #: uvicorn's usual way, not the short one: they wait for `100 Continue`.
@@ -24,10 +24,12 @@ TRITON_S = 0.01
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerOnFake]:
     """One that tells of every invocation, with the model `m`."""
     knobs: dict[str, object] = {"infer": {"m": {"delay_s": TRITON_S}}}
-    with played(tmp_path_factory.mktemp("telling"), knobs, SERVE_ACCESS_LOG="all") as found:
+    with container_on_fake(
+        tmp_path_factory.mktemp("telling"), knobs, SERVE_ACCESS_LOG="all"
+    ) as found:
         written = models.write_archive(found.model_root / "m/model", {"m": models.identity})
         assert found.load("m", written, **{TARGET: "shop.tar.gz"}).status_code == 200
         yield found
@@ -41,7 +43,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("way", [{}, USUAL], ids=["short", "usual"])
 def test_every_invocation_has_a_line(
-    endpoint: Played, way: dict[str, str], caplog: pytest.LogCaptureFixture
+    endpoint: ContainerOnFake, way: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Answered, refused, of a model that is not there, given up by its caller: one each."""
     caplog.set_level(logging.INFO)
@@ -69,7 +71,7 @@ def test_every_invocation_has_a_line(
     assert (left["message"], left["status"]) == ("the caller left", 499)
 
 
-def give_up(endpoint: Played, way: dict[str, str]) -> None:
+def give_up(endpoint: ContainerOnFake, way: dict[str, str]) -> None:
     """Begin an invocation whose body never comes to its end."""
     with socket.create_connection(("127.0.0.1", endpoint.port)) as caller:
         head = "".join(f"{name}: {value}\r\n" for name, value in way.items())
@@ -81,7 +83,7 @@ def give_up(endpoint: Played, way: dict[str, str]) -> None:
 
 def test_only_errors_by_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    with played(tmp_path) as endpoint:
+    with container_on_fake(tmp_path) as endpoint:
         written = models.write_archive(endpoint.model_root / "m/model", {"m": models.identity})
         with endpoint.loaded("m", written):
             assert values(endpoint.invoke("m", infer([1]))) == [1]

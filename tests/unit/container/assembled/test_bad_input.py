@@ -17,7 +17,7 @@ from tests.support import models
 from tests.support.container import ROOT
 from tests.support.protocol import complaint, infer, values
 from tests.unit.container.assembled.conftest import WITNESS, Archive
-from tests.unit.container.assembled.played import Played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake
 
 Spoil = Callable[[Path], object]
 
@@ -42,14 +42,14 @@ Spoil = Callable[[Path], object]
         (b"[" * 60_000, "no JSON"),
     ],
 )
-def test_bodies(body: bytes, fragment: str, container: Played) -> None:
+def test_bodies(body: bytes, fragment: str, container: ContainerOnFake) -> None:
     """A body that is no load request is refused, the field named."""
     answer = container.http.post("/models", content=body)
     assert answer.status_code == 400
     assert fragment in complaint(answer)
 
 
-def test_a_body_that_is_too_large(container: Played) -> None:
+def test_a_body_that_is_too_large(container: ContainerOnFake) -> None:
     """What names a model is short: more than 64 KB are refused by their announcement."""
     answer = container.http.post("/models", content=b"[" * 100_000)
     assert answer.status_code == 413
@@ -60,7 +60,7 @@ def test_a_body_that_is_too_large(container: Played) -> None:
     "name",
     ["", ".", "..", "../x", "a/b", "/x", "a b", "n" * 5000, "a\nb", "é", "a~b", "%2e%2e", "a\0b"],
 )
-def test_names(name: str, container: Played, archive: Archive) -> None:
+def test_names(name: str, container: ContainerOnFake, archive: Archive) -> None:
     """A name that is no safe path component is refused, and shown no longer than a line."""
     answer = container.load(name, archive(m=models.identity))
     assert answer.status_code == 400
@@ -86,7 +86,7 @@ def test_names(name: str, container: Played, archive: Archive) -> None:
         ("{root}/" + "n" * 5000, "url"),
     ],
 )
-def test_urls(url: str, fragment: str, container: Played, tmp_path: Path) -> None:
+def test_urls(url: str, fragment: str, container: ContainerOnFake, tmp_path: Path) -> None:
     """A url must name a directory inside the root, after symbolic links."""
     root = container.model_root
     models.write_archive(tmp_path / "outside", {"m": models.identity})
@@ -243,7 +243,7 @@ ensemble_scheduling {
     ],
 )
 def test_archives(
-    spoil: Spoil, fragments: list[str], container: Played, archive: Archive, tmp_path: Path
+    spoil: Spoil, fragments: list[str], container: ContainerOnFake, archive: Archive, tmp_path: Path
 ) -> None:
     """An archive that cannot be served is a 400 that names the file, the field or the reason."""
     directory = container.model_root / tmp_path.name / "model"
@@ -289,7 +289,7 @@ def _hostile(pickled: bytes, trace: Path) -> bytes:
 @pytest.mark.parametrize("spoil", [_truncated, _nothing, _something_else, _hostile])
 def test_pickles(
     spoil: Callable[[bytes, Path], bytes],
-    container: Played,
+    container: ContainerOnFake,
     archive: Archive,
     tmp_path: Path,
 ) -> None:
@@ -310,7 +310,7 @@ def test_pickles(
     assert not trace.exists()
 
 
-def test_invocations_with_odd_names(container: Played) -> None:
+def test_invocations_with_odd_names(container: ContainerOnFake) -> None:
     """An invocation of what cannot be a model is a 404, and never another model."""
     for name in ("..", "%2e%2e", f"{WITNESS}.add0", f"{WITNESS}/versions/1", "x" * 5000):
         answer = container.http.post(f"/models/{name}/invoke", json=infer([1]))

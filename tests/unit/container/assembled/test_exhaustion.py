@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import models
 from tests.support.protocol import complaint, infer
-from tests.unit.container.assembled.played import Played, played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake, container_on_fake
 
 LACKS = {
     "gpu-limit": "memory limit set for GPU 0 has exceeded, model loading is rejected",
@@ -70,20 +70,20 @@ MESSAGES = {**LACKS, **FAULTS}
 
 
 @pytest.fixture(scope="module")
-def lacking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+def lacking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerOnFake]:
     """A container whose tritonserver refuses to load l-* and to invoke i-*, each with its words."""
     directory = tmp_path_factory.mktemp("lacking")
     failed = "load failed for model '{0}': version 1 is at UNAVAILABLE state: Internal: {1}; "
     loads = {f"l-{key}": {"message": failed.format(key, text)} for key, text in MESSAGES.items()}
     infers = {f"i-{key}": {"message": text, "status": 400} for key, text in LACKS.items()}
     infers |= {f"s-{key}": {"message": text, "status": 500} for key, text in MESSAGES.items()}
-    with played(directory, {"load": loads, "infer": infers}) as container:
+    with container_on_fake(directory, {"load": loads, "infer": infers}) as container:
         models.write_archive(container.model_root / "m/model", {"m": models.identity})
         yield container
 
 
 @pytest.mark.parametrize("key", MESSAGES)
-def test_loads(key: str, lacking: Played) -> None:
+def test_loads(key: str, lacking: ContainerOnFake) -> None:
     """A load that fails for want of a resource is a 507, any other a 400; none leaves a trace."""
     answer = lacking.load(f"l-{key}", lacking.model_root / "m/model")
     assert answer.status_code == (507 if key in LACKS else 400)
@@ -95,7 +95,7 @@ def test_loads(key: str, lacking: Played) -> None:
 @pytest.mark.parametrize(
     "name", [*(f"i-{key}" for key in LACKS), *(f"s-{key}" for key in MESSAGES)]
 )
-def test_invocations(name: str, lacking: Played) -> None:
+def test_invocations(name: str, lacking: ContainerOnFake) -> None:
     """An invocation that fails for want of a resource is a 507, whatever status Triton gave it."""
     with lacking.loaded(name, lacking.model_root / "m/model"):
         answer = lacking.invoke(name, infer([1]))
@@ -105,7 +105,7 @@ def test_invocations(name: str, lacking: Played) -> None:
 
 def test_memory_reserve(tmp_path: Path) -> None:
     """A load is refused with 507 while less memory is free than is to be kept free."""
-    with played(tmp_path, SERVE_MEMORY_RESERVE_MB="100000000") as container:
+    with container_on_fake(tmp_path, SERVE_MEMORY_RESERVE_MB="100000000") as container:
         directory = models.write_archive(container.model_root / "m/model", {"m": models.identity})
         answer = container.load("m1", directory)
         assert answer.status_code == 507

@@ -25,7 +25,7 @@ from tests.support import models
 from tests.support.container import ROOT
 from tests.support.protocol import complaint, infer, values
 from tests.unit.container.assembled.conftest import WITNESS
-from tests.unit.container.assembled.played import Played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake
 
 #: A refusal is some ms; the rest is for machines with much to do.
 REFUSED_WITHIN_S = 5.0
@@ -37,7 +37,7 @@ Make = Callable[[Path], object]
 
 
 @contextlib.contextmanager
-def asked(container: Played) -> Iterator[None]:
+def asked(container: ContainerOnFake) -> Iterator[None]:
     """The witness is asked beside the block, and each answer is right."""
     wrong: list[str] = []
     done = threading.Event()
@@ -236,7 +236,7 @@ HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_refused(
     case: str,
-    container: Played,
+    container: ContainerOnFake,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -274,7 +274,7 @@ class _Trace:
         return os.system, (f"touch {self.trace}",)
 
 
-def test_a_refused_load_runs_nothing(container: Played, tmp_path: Path) -> None:
+def test_a_refused_load_runs_nothing(container: ContainerOnFake, tmp_path: Path) -> None:
     """Its pickles, programs and modules leave traces as soon as they are run."""
     directory = container.model_root / tmp_path.name / "model"
     shutil.copytree(ROOT / "examples/merlin/dense/repository", directory)

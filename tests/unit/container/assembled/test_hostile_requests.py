@@ -11,11 +11,11 @@ import pytest
 
 from tests.support import models
 from tests.support.protocol import complaint, sized
-from tests.unit.container.assembled.played import Played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake
 
 
 @pytest.fixture(scope="module")
-def tenant(endpoint: Played) -> Iterator[str]:
+def tenant(endpoint: ContainerOnFake) -> Iterator[str]:
     """A model of all types, there for all tests of this file."""
     directory = endpoint.model_root / "hostile-requests/model"
     models.write_archive(directory, {"any": models.anything()})
@@ -24,14 +24,14 @@ def tenant(endpoint: Played) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_comes_through(endpoint: Played, tenant: str) -> Iterator[None]:
+def nothing_comes_through(endpoint: ContainerOnFake, tenant: str) -> Iterator[None]:
     """tritonserver is asked nothing of that model."""
     before = _invocations(endpoint, tenant)
     yield
     assert _invocations(endpoint, tenant) == before
 
 
-def _invocations(endpoint: Played, name: str) -> int:
+def _invocations(endpoint: ContainerOnFake, name: str) -> int:
     return sum(event["model"] == name for event in endpoint.asked("infer"))
 
 
@@ -66,7 +66,9 @@ _SHAPES = [
 
 
 @pytest.mark.parametrize("datatype", _DATA)
-def test_shapes_that_the_data_do_not_have(datatype: str, container: Played, tenant: str) -> None:
+def test_shapes_that_the_data_do_not_have(
+    datatype: str, container: ContainerOnFake, tenant: str
+) -> None:
     """Each is a 400 within a second, whatever the size overflows to."""
     for shape in _SHAPES:
         for padding in (b"", b" " * 100_000):  # a long one goes the way of large JSON
@@ -77,7 +79,7 @@ def test_shapes_that_the_data_do_not_have(datatype: str, container: Played, tena
             assert container.computed_s() - before_s < 5
 
 
-def test_shapes_of_binary_tensors(container: Played, tenant: str) -> None:
+def test_shapes_of_binary_tensors(container: ContainerOnFake, tenant: str) -> None:
     """The shape is held against the bytes behind the JSON alike."""
     for datatype, size in (("FP32", 4), ("FP16", 2), ("STRING", 5), ("BOOL", 1)):
         kind = "BYTES" if datatype == "STRING" else datatype
@@ -94,7 +96,7 @@ def test_shapes_of_binary_tensors(container: Played, tenant: str) -> None:
             complaint(answer)
 
 
-def test_strings_whose_lengths_lie(container: Played, tenant: str) -> None:
+def test_strings_whose_lengths_lie(container: ContainerOnFake, tenant: str) -> None:
     """A length that leads past the tensor's end is a 400, and no other memory is read."""
     for lengths in ([0xFFFFFFFF, 0], [100, 1], [0, 0], [1, 0x7FFFFFFF], [2, 1]):
         data = b"".join(struct.pack("<I", length) + b"a" for length in lengths)
@@ -123,7 +125,7 @@ _DEEP = b"[" * 60_000 + b"1" + b"]" * 60_000
         pytest.param(b'{"inputs":[],"x":' + _DEEP + b"}", id="a member that nobody knows"),
     ],
 )
-def test_nesting(body: bytes, container: Played, tenant: str) -> None:
+def test_nesting(body: bytes, container: ContainerOnFake, tenant: str) -> None:
     """It is a 400 wherever it stands."""
     answer = container.invoke(tenant, body)
     assert answer.status_code == 400, answer.text
@@ -140,7 +142,7 @@ def _bomb(megabytes: int, encoding: str) -> bytes:
 
 @pytest.mark.parametrize("megabytes", [512, 2048])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_bombs(megabytes: int, encoding: str, container: Played, tenant: str) -> None:
+def test_bombs(megabytes: int, encoding: str, container: ContainerOnFake, tenant: str) -> None:
     """What inflates to gigabytes is a 413 in bounded time, and nobody takes the memory."""
     assert zlib.decompressobj(47).decompress(_bomb(3, encoding)) == b" " * (3 << 20)
     body = _bomb(megabytes, encoding)
@@ -176,7 +178,9 @@ def test_bombs(megabytes: int, encoding: str, container: Played, tenant: str) ->
     ],
     ids=lambda members: json.dumps(members)[:60],
 )
-def test_the_callers_fault(members: dict[str, object], container: Played, tenant: str) -> None:
+def test_the_callers_fault(
+    members: dict[str, object], container: ContainerOnFake, tenant: str
+) -> None:
     """What is wrong with a request is a 400 with one sentence, never a 5xx."""
     request = {**json.loads(_one([2])), **members}
     answer = container.invoke(tenant, json.dumps(request).encode())
@@ -184,7 +188,7 @@ def test_the_callers_fault(members: dict[str, object], container: Played, tenant
     complaint(answer)
 
 
-def test_a_great_many_parameters(container: Played, tenant: str) -> None:
+def test_a_great_many_parameters(container: ContainerOnFake, tenant: str) -> None:
     """tritonserver's time grows with their square, on threads that are everybody's."""
     request = {**json.loads(_one([2])), "parameters": {f"k{n}": 1 for n in range(60_000)}}
     before_s = container.computed_s()
@@ -195,7 +199,7 @@ def test_a_great_many_parameters(container: Played, tenant: str) -> None:
 
 
 @pytest.mark.parametrize("size", [8_001, 9_000, 12_000, 16_000, 33_000])
-def test_long_header_lines(size: int, container: Played, tenant: str) -> None:
+def test_long_header_lines(size: int, container: ContainerOnFake, tenant: str) -> None:
     """A line that tritonserver's HTTP library does not take is a 431 at once."""
     before_s = container.computed_s()
     answer = container.invoke(tenant, _one([2]), X_Long="x" * size)
@@ -204,7 +208,7 @@ def test_long_header_lines(size: int, container: Played, tenant: str) -> None:
     assert container.computed_s() - before_s < 5
 
 
-def test_two_members_of_one_name(container: Played, tenant: str) -> None:
+def test_two_members_of_one_name(container: ContainerOnFake, tenant: str) -> None:
     """tritonserver would take the first of two shapes."""
     body = _one([2]).replace(b'"shape"', b'"shape": [4611686018427387904], "shape"')
     assert container.invoke(tenant, body).status_code == 400

@@ -6,12 +6,12 @@ from tests.support import models
 from tests.support.metrics_page import sample, scrape
 from tests.support.protocol import infer, values
 from tests.unit.container.assembled.conftest import Archive
-from tests.unit.container.assembled.played import Played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 
 
-def test_invocations_by_target_model_and_code(container: Played, archive: Archive) -> None:
+def test_invocations_by_target_model_and_code(container: ContainerOnFake, archive: Archive) -> None:
     """The archive's name comes with the load; another model's numbers do not move."""
     container.load("counted", archive(m=models.identity), **{TARGET: "shop/a b.tar.gz"})
     try:
@@ -37,7 +37,9 @@ def test_invocations_by_target_model_and_code(container: Played, archive: Archiv
     assert sample(grown, "serve_refusals_total", cause="caller") == 2
 
 
-def test_a_target_that_comes_with_an_invocation(container: Played, archive: Archive) -> None:
+def test_a_target_that_comes_with_an_invocation(
+    container: ContainerOnFake, archive: Archive
+) -> None:
     """Until then the model's own name stands there; afterwards its numbers have moved along."""
     with container.loaded("late", archive(m=models.identity)):
         container.invoke("late", infer([1]))
@@ -50,7 +52,7 @@ def test_a_target_that_comes_with_an_invocation(container: Played, archive: Arch
     assert sample(second, "serve_invocations_total", target_model="late", **named) == 0
 
 
-def test_unknown_models_make_no_series(container: Played) -> None:
+def test_unknown_models_make_no_series(container: ContainerOnFake) -> None:
     before = scrape(container)
     for number in range(20):
         assert container.invoke(f"unknown-{number}", infer([1])).status_code == 404

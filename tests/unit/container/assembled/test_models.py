@@ -13,10 +13,10 @@ import pytest
 from tests.support import models
 from tests.support.protocol import complaint, infer, values
 from tests.unit.container.assembled.conftest import WITNESS, Archive
-from tests.unit.container.assembled.played import Played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake
 
 
-def test_load_twice(container: Played, archive: Archive) -> None:
+def test_load_twice(container: ContainerOnFake, archive: Archive) -> None:
     """A name that is taken is refused with 409, and the model that has it goes on."""
     directory = archive(m=models.adder(1))
     with container.loaded("m1", directory):
@@ -27,7 +27,7 @@ def test_load_twice(container: Played, archive: Archive) -> None:
         assert values(container.invoke("m1", infer([1]))) == [2.0]
 
 
-def test_one_archive_under_two_names(container: Played, archive: Archive) -> None:
+def test_one_archive_under_two_names(container: ContainerOnFake, archive: Archive) -> None:
     """The name is the only key: one archive can be loaded under several."""
     directory = models.sums(archive(), [1, 2])
     with container.loaded("m1", directory), container.loaded("m2", directory):
@@ -35,7 +35,7 @@ def test_one_archive_under_two_names(container: Played, archive: Archive) -> Non
         assert values(container.invoke("m2", infer([1]))) == [4.0]
 
 
-def test_longest_name(container: Played, archive: Archive) -> None:
+def test_longest_name(container: ContainerOnFake, archive: Archive) -> None:
     """A name as long as a directory's may be is served; one byte more is the caller's fault."""
     directory = archive(m=models.identity)
     with container.loaded("n" * 255, directory):
@@ -43,7 +43,7 @@ def test_longest_name(container: Played, archive: Archive) -> None:
     assert container.load("n" * 256, directory).status_code == 400
 
 
-def test_target_model_picks_nothing(container: Played, archive: Archive) -> None:
+def test_target_model_picks_nothing(container: ContainerOnFake, archive: Archive) -> None:
     """X-Amzn-SageMaker-Target-Model is for the log alone: the path says which model is meant."""
     header = {"X-Amzn-SageMaker-Target-Model": "other.tar.gz"}
     with container.loaded("m1", archive("one", m=models.adder(1))):
@@ -79,7 +79,9 @@ def _with_litter(directory: Path) -> None:
     "layout",
     [_at_the_top, _single_model, _single_model_in_one_more, _one_directory_more, _with_litter],
 )
-def test_layouts(layout: Callable[[Path], None], container: Played, archive: Archive) -> None:
+def test_layouts(
+    layout: Callable[[Path], None], container: ContainerOnFake, archive: Archive
+) -> None:
     """Every layout that archives are met in is served, and nothing in the archive is changed."""
     directory = archive()
     layout(directory)
@@ -90,7 +92,7 @@ def test_layouts(layout: Callable[[Path], None], container: Played, archive: Arc
     assert after.keys() == before.keys()
 
 
-def test_a_link_inside_the_root(container: Played, archive: Archive) -> None:
+def test_a_link_inside_the_root(container: ContainerOnFake, archive: Archive) -> None:
     """A url through a symbolic link is served when it ends inside the root."""
     directory = archive(m=models.identity)
     link = directory.parent / "link"
@@ -100,7 +102,7 @@ def test_a_link_inside_the_root(container: Played, archive: Archive) -> None:
         assert values(container.invoke("m1", infer([1]))) == [1.0]
 
 
-def test_loaded_again_from_elsewhere(container: Played, archive: Archive) -> None:
+def test_loaded_again_from_elsewhere(container: ContainerOnFake, archive: Archive) -> None:
     """After an unload the name is free for another archive, and the old one may be deleted."""
     old, new = archive("old", m=models.adder(1)), archive("new", m=models.adder(2))
     with container.loaded("m1", old):
@@ -110,7 +112,7 @@ def test_loaded_again_from_elsewhere(container: Played, archive: Archive) -> Non
         assert values(container.invoke("m1", infer([0]))) == [2.0]
 
 
-def test_pages(container: Played, archive: Archive) -> None:
+def test_pages(container: ContainerOnFake, archive: Archive) -> None:
     """Pages of any size hold every model once, in one order; the last one has no token."""
     directory = archive(m=models.identity)
     names = ["m1", "m2", "m3", "z.1"]
@@ -127,7 +129,7 @@ def test_pages(container: Played, archive: Archive) -> None:
         assert container.unload(name).status_code == 200
 
 
-def _paged(container: Played, limit: int) -> list[str]:
+def _paged(container: ContainerOnFake, limit: int) -> list[str]:
     found: list[str] = []
     token: dict[str, str] = {}
     while True:
@@ -153,14 +155,14 @@ def _paged(container: Played, limit: int) -> list[str]:
         ({"limit": "9" * 40}, "limit"),
     ],
 )
-def test_bad_pages(query: dict[str, str], parameter: str, container: Played) -> None:
+def test_bad_pages(query: dict[str, str], parameter: str, container: ContainerOnFake) -> None:
     """A page that cannot be meant is refused with 400, the parameter named."""
     answer = container.http.get("/models", params=query)
     assert answer.status_code == 400
     assert f"`{parameter}`" in complaint(answer)
 
 
-def test_ping(container: Played) -> None:
+def test_ping(container: ContainerOnFake) -> None:
     """/ping is 200 with an empty body while tritonserver lives."""
     answer = container.http.get("/ping")
     assert (answer.status_code, answer.content) == (200, b"")
@@ -183,7 +185,7 @@ def test_ping(container: Played) -> None:
         ("GET", "/docs", 404),
     ],
 )
-def test_other_paths(method: str, path: str, status: int, container: Played) -> None:
+def test_other_paths(method: str, path: str, status: int, container: ContainerOnFake) -> None:
     """What the contract does not have is a 404 or a 405 that says what it has."""
     answer = container.http.request(method, path)
     assert answer.status_code == status
@@ -192,13 +194,13 @@ def test_other_paths(method: str, path: str, status: int, container: Played) -> 
     assert of_a_model or "expected a call of a multi-model endpoint: GET /ping" in sentence
 
 
-def test_head_is_no_call(container: Played) -> None:
+def test_head_is_no_call(container: ContainerOnFake) -> None:
     """Though GET is one."""
     for path in ("/ping", "/models", f"/models/{WITNESS}"):
         assert container.http.head(path).status_code == 405
 
 
-def test_unknown_fields_and_types(container: Played, archive: Archive) -> None:
+def test_unknown_fields_and_types(container: ContainerOnFake, archive: Archive) -> None:
     """POST /models reads its body whatever the Content-Type, and lets newer fields through."""
     url = str(archive(m=models.identity))
     answer = container.http.post(

@@ -19,7 +19,7 @@ from tests.support.protocol import (
     values,
 )
 from tests.unit.container.assembled.conftest import WITNESS
-from tests.unit.container.assembled.played import Played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake
 
 #: For an answer that must come.
 WAIT_S = 60.0
@@ -31,7 +31,7 @@ def _pieces(body: bytes, length: int = 7) -> Iterator[bytes]:
     yield from (body[start : start + length] for start in range(0, len(body), length))
 
 
-def _sent(container: Played) -> tuple[dict[str, str], int]:
+def _sent(container: ContainerOnFake) -> tuple[dict[str, str], int]:
     """The headers and the number of bytes of what tritonserver was asked last."""
     last = container.asked("infer")[-1]
     headers, size = last["headers"], last["size"]
@@ -53,7 +53,7 @@ def _sent(container: Played) -> tuple[dict[str, str], int]:
         None,
     ],
 )
-def test_json_whatever_the_type(content_type: str | None, container: Played) -> None:
+def test_json_whatever_the_type(content_type: str | None, container: ContainerOnFake) -> None:
     """It is sent on as JSON, and the answer is JSON; a large form would kill tritonserver."""
     headers = {} if content_type is None else {"Content-Type": content_type}
     url = f"/models/{WITNESS}/invoke"
@@ -74,7 +74,7 @@ def test_json_whatever_the_type(content_type: str | None, container: Played) -> 
     ],
     ids=["JSON", "binary", "700,000 chunks"],
 )
-def test_chunks(body: bytes, length: int, content_type: str, container: Played) -> None:
+def test_chunks(body: bytes, length: int, content_type: str, container: ContainerOnFake) -> None:
     """A body goes on in one piece, with its length: many tiny chunks end some tritonservers."""
     head = f"POST /models/{WITNESS}/invoke HTTP/1.1\r\nHost: c\r\nConnection: close\r\n"
     head += f"Content-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -102,7 +102,7 @@ def test_chunks(body: bytes, length: int, content_type: str, container: Played) 
     ],
 )
 @pytest.mark.parametrize("encoding", ["identity", "gzip", "deflate"])
-def test_bad_sizes(content_type: str, encoding: str, container: Played) -> None:
+def test_bad_sizes(content_type: str, encoding: str, container: ContainerOnFake) -> None:
     """A size of the JSON part that cannot be right is a 400 that names the parameter."""
     encoded = {"gzip": gzip.compress(_BODY), "deflate": zlib.compress(_BODY)}.get(encoding, _BODY)
     headers = {} if encoding == "identity" else {"Content_Encoding": encoding}
@@ -112,7 +112,7 @@ def test_bad_sizes(content_type: str, encoding: str, container: Played) -> None:
 
 
 @pytest.mark.parametrize("size", [1, _SIZE - 1, _SIZE + 1, len(_BODY)])
-def test_sizes_that_cut_elsewhere(size: int, container: Played) -> None:
+def test_sizes_that_cut_elsewhere(size: int, container: ContainerOnFake) -> None:
     """A size within the body that cuts it at the wrong place is the caller's fault too."""
     answer = container.invoke(WITNESS, _BODY, Content_Type=sized(size))
     assert answer.status_code == 400, answer.text
@@ -132,7 +132,7 @@ def test_sizes_that_cut_elsewhere(size: int, container: Played) -> None:
     ],
 )
 def test_broken_compression(
-    body: bytes, encoding: str, content_type: str, container: Played
+    body: bytes, encoding: str, content_type: str, container: ContainerOnFake
 ) -> None:
     """A body that does not inflate is the caller's fault."""
     answer = container.invoke(WITNESS, body, Content_Type=content_type, Content_Encoding=encoding)
@@ -142,7 +142,7 @@ def test_broken_compression(
 
 @pytest.mark.parametrize("content_type", ["application/json", sized(0), sized(_SIZE)])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_empty_body(content_type: str, chunked: bool, container: Played) -> None:
+def test_empty_body(content_type: str, chunked: bool, container: ContainerOnFake) -> None:
     """An empty body is a 400 that says what was expected."""
     body: bytes | Iterator[bytes] = _pieces(b"") if chunked else b""
     answer = container.invoke(WITNESS, body, Content_Type=content_type)

@@ -14,14 +14,14 @@ import pytest
 
 from tests.support import models
 from tests.support.protocol import BINARY, complaint, infer, sized
-from tests.unit.container.assembled.played import Played
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake
 
 ANSWER_S = 60.0
 GOOD = json.dumps(infer([1])).encode()
 
 
 @pytest.fixture(scope="module")
-def shielded(endpoint: Played) -> Iterator[Played]:
+def shielded(endpoint: ContainerOnFake) -> Iterator[ContainerOnFake]:
     """The endpoint with the model `shielded`."""
     directory = models.write_archive(endpoint.model_root / "m/model", {"m": models.identity})
     with endpoint.loaded("shielded", directory):
@@ -29,14 +29,14 @@ def shielded(endpoint: Played) -> Iterator[Played]:
 
 
 @pytest.fixture
-def unhurt(shielded: Played) -> Iterator[Played]:
+def unhurt(shielded: ContainerOnFake) -> Iterator[ContainerOnFake]:
     """That endpoint, of which tritonserver is asked nothing."""
     before = len(shielded.asked("infer"))
     yield shielded
     assert len(shielded.asked("infer")) == before
 
 
-def ask(container: Played, request: bytes) -> tuple[int, bytes]:
+def ask(container: ContainerOnFake, request: bytes) -> tuple[int, bytes]:
     """Status and body of the answer to raw bytes; (0, b"") when the connection is just closed."""
     address = ("127.0.0.1", container.port)
     with socket.create_connection(address, timeout=ANSWER_S) as connection:
@@ -75,7 +75,7 @@ def with_outputs(outputs: list[dict[str, object]]) -> dict[str, object]:
     return {**infer([1]), "outputs": outputs}
 
 
-def refused(container: Played, request: dict[str, object] | bytes) -> str:
+def refused(container: ContainerOnFake, request: dict[str, object] | bytes) -> str:
     """The complaint about a request that must be the caller's fault."""
     answer = container.invoke("shielded", request)
     assert answer.status_code in (400, 413), answer.text
@@ -83,7 +83,7 @@ def refused(container: Played, request: dict[str, object] | bytes) -> str:
 
 
 @pytest.mark.parametrize("length", [2**40, 2**63 - 1, 2**63, 2**64, 10**30, -1])
-def test_absurd_lengths(unhurt: Played, length: int) -> None:
+def test_absurd_lengths(unhurt: ContainerOnFake, length: int) -> None:
     """A body that is announced to be larger than any is refused before it comes."""
     request = head("/models/shielded/invoke", f"Content-Length: {length}", "Connection: close")
     status, _ = ask(unhurt, request + GOOD)
@@ -91,7 +91,7 @@ def test_absurd_lengths(unhurt: Played, length: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gzip", "deflate"])
-def test_a_small_body_that_inflates_to_a_large_one(unhurt: Played, kind: str) -> None:
+def test_a_small_body_that_inflates_to_a_large_one(unhurt: ContainerOnFake, kind: str) -> None:
     """It is inflated here, and not beyond what a body may have."""
     body = bomb(kind)
     answer = unhurt.invoke("shielded", body, Content_Encoding=kind)
@@ -99,7 +99,7 @@ def test_a_small_body_that_inflates_to_a_large_one(unhurt: Played, kind: str) ->
 
 
 @pytest.mark.parametrize("size", ["-1", str(2**31), str(2**63), "1" + "0" * 30, "x", "1;1", ""])
-def test_sizes_of_the_json_part(unhurt: Played, size: str) -> None:
+def test_sizes_of_the_json_part(unhurt: ContainerOnFake, size: str) -> None:
     """tritonserver is told a size only that lies within the body."""
     answer = unhurt.invoke("shielded", GOOD, Content_Type=sized(size))
     assert answer.status_code == 400
@@ -108,21 +108,23 @@ def test_sizes_of_the_json_part(unhurt: Played, size: str) -> None:
 
 @pytest.mark.parametrize("size", [2**29, 2**31, 2**32, 2**40, 2**61, 2**62, 2**63 - 1, 2**64])
 @pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
-def test_shapes_that_the_data_do_not_have(unhurt: Played, size: int, datatype: str) -> None:
+def test_shapes_that_the_data_do_not_have(
+    unhurt: ContainerOnFake, size: int, datatype: str
+) -> None:
     """The element count is held against the data before tritonserver allocates anything."""
     refused(unhurt, with_input(shape=[size], datatype=datatype))
     refused(unhurt, with_input(shape=[size, 4], datatype=datatype))
 
 
 @pytest.mark.parametrize("shape", [[0], [-1], [2, 0], [1.5], ["1"], [True], None])
-def test_odd_shapes(unhurt: Played, shape: object) -> None:
+def test_odd_shapes(unhurt: ContainerOnFake, shape: object) -> None:
     """No shape divides by nothing or counts backwards; one that fits nothing may be answered."""
     answer = unhurt.invoke("shielded", with_input(shape=shape))
     assert answer.status_code == 400, answer.text
 
 
 @pytest.mark.parametrize("size", [-1, 2**31, 2**63, 2**64 - 1, 2**70, "4", 1.5, None])
-def test_binary_sizes(unhurt: Played, size: object) -> None:
+def test_binary_sizes(unhurt: ContainerOnFake, size: object) -> None:
     """The size of a binary tensor is that of its shape and lies in the body."""
     tensor = {"name": "IN", "datatype": "FP32", "shape": [1]}
     request = {"inputs": [{**tensor, "parameters": {"binary_data_size": size}}]}
@@ -133,7 +135,7 @@ def test_binary_sizes(unhurt: Played, size: object) -> None:
 
 
 @pytest.mark.parametrize("place", ["data", "body", "parameters", "objects"])
-def test_nesting(unhurt: Played, place: str) -> None:
+def test_nesting(unhurt: ContainerOnFake, place: str) -> None:
     """JSON of any depth costs its sender the request and nobody a stack."""
     deep = b"[" * 500_000 + b"1" + b"]" * 500_000
     bodies = {
@@ -154,13 +156,13 @@ def test_nesting(unhurt: Played, place: str) -> None:
     ],
     ids=["many", "twice", "the same 200,000 times"],
 )
-def test_outputs(unhurt: Played, outputs: list[dict[str, object]]) -> None:
+def test_outputs(unhurt: ContainerOnFake, outputs: list[dict[str, object]]) -> None:
     """Outputs are few, and each is asked for once."""
     refused(unhurt, with_outputs(outputs))
 
 
 @pytest.mark.parametrize("count", [-1, 1, 2**31, 2**63, 2**64, 1.5, "2"])
-def test_classification(unhurt: Played, count: object) -> None:
+def test_classification(unhurt: ContainerOnFake, count: object) -> None:
     """Is refused altogether: of strings it makes some versions divide by zero."""
     output: dict[str, object] = {"name": "OUT", "parameters": {"classification": count}}
     assert "classification" in refused(unhurt, with_outputs([output]))
@@ -168,7 +170,7 @@ def test_classification(unhurt: Played, count: object) -> None:
 
 @pytest.mark.parametrize("where", ["inputs", "outputs"])
 @pytest.mark.parametrize("kind", ["region", "byte_size", "offset"])
-def test_shared_memory_is_not_for_callers(unhurt: Played, where: str, kind: str) -> None:
+def test_shared_memory_is_not_for_callers(unhurt: ContainerOnFake, where: str, kind: str) -> None:
     """No request names a region, nor an offset into one."""
     asked: dict[str, object] = {
         "inputs": with_input()["inputs"],
@@ -208,7 +210,7 @@ ESCAPES = (
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_paths_that_try_to_escape(unhurt: Played, name: str) -> None:
+def test_paths_that_try_to_escape(unhurt: ContainerOnFake, name: str) -> None:
     """The path in tritonserver is made of a loaded model's name alone: anything else is a 404."""
     request = head(f"/models/{name}/invoke", f"Content-Length: {len(GOOD)}", "Connection: close")
     status, body = ask(unhurt, request + GOOD)
@@ -220,7 +222,7 @@ def test_paths_that_try_to_escape(unhurt: Played, name: str) -> None:
     "path",
     ["/v2", "/v2/logging", "/v2/repository/index", "/v2/models/shielded/infer", "/metrics/"],
 )
-def test_tritons_own_paths_are_not_ours(unhurt: Played, path: str) -> None:
+def test_tritons_own_paths_are_not_ours(unhurt: ContainerOnFake, path: str) -> None:
     """No path of tritonserver's is passed on; /metrics is the container's own page."""
     assert unhurt.http.get(path).status_code == 404
     assert unhurt.http.post(path, content=GOOD).status_code == 404

@@ -19,7 +19,7 @@ from tests.unit.container.conftest import WAIT_S, Stage, fake_stage, running, un
 
 
 @contextlib.asynccontextmanager
-async def played(
+async def fake_process(
     tmp_path: Path, **knobs: Any
 ) -> AsyncIterator[tuple[Stage, httpx.AsyncClient, Any, TritonProcess]]:
     """A running fake with the models `m` and `e` (an ensemble of `m`), and its two clients."""
@@ -40,7 +40,7 @@ async def states(grpc: Any) -> dict[str, tuple[str, str]]:
 
 async def test_load_infer_unload(tmp_path: Path) -> None:
     """Without knobs it behaves: an ensemble brings its steps and takes them away."""
-    async with played(tmp_path) as (_, http, grpc, _process):
+    async with fake_process(tmp_path) as (_, http, grpc, _process):
         assert (await states(grpc))["e"] == ("", "")
         await grpc.load_model("e")
         assert (await states(grpc))["m"] == ("READY", "")
@@ -63,7 +63,7 @@ async def test_load_infer_unload(tmp_path: Path) -> None:
 
 async def test_binary_and_generate(tmp_path: Path) -> None:
     """Header sizes go back as they came; a stream is two events."""
-    async with played(tmp_path) as (_, http, grpc, _process):
+    async with fake_process(tmp_path) as (_, http, grpc, _process):
         await grpc.load_model("m")
         header = {"Inference-Header-Content-Length": "2"}
         answer = await http.post("/v2/models/m/infer", content=b"{}\x00\x01", headers=header)
@@ -78,7 +78,7 @@ async def test_a_load_that_fails_some_times(tmp_path: Path, code: str) -> None:
     """With the message and code given, and then it works."""
     message = "memory limit set for GPU 0 has exceeded, model loading is rejected."
     knobs = {"m": {"message": message, "code": code, "times": 2}}
-    async with played(tmp_path, load=knobs) as (_, _http, grpc, _process):
+    async with fake_process(tmp_path, load=knobs) as (_, _http, grpc, _process):
         for _ in range(2):
             with pytest.raises(InferenceServerException, match=f"{code}.*memory limit"):
                 await grpc.load_model("m")
@@ -89,7 +89,7 @@ async def test_a_load_that_fails_some_times(tmp_path: Path, code: str) -> None:
 
 async def test_a_load_that_hangs_does_not_hold_up_the_rest(tmp_path: Path) -> None:
     """The index still answers, and the client's own timeout ends the call."""
-    async with played(tmp_path, load={"m": {"hang": True}}) as (_, _http, grpc, _process):
+    async with fake_process(tmp_path, load={"m": {"hang": True}}) as (_, _http, grpc, _process):
         with pytest.raises(InferenceServerException, match=r"(?i)deadline"):
             await grpc.load_model("m", client_timeout=0.3)
         await grpc.load_model("e")
@@ -98,7 +98,7 @@ async def test_a_load_that_hangs_does_not_hold_up_the_rest(tmp_path: Path) -> No
 async def test_an_unload_that_takes_its_time(tmp_path: Path) -> None:
     """READY for a while after the answer, or for ever."""
     knobs = {"m": {"ready_for_s": 0.2}, "e": {"ready_for_s": -1}}
-    async with played(tmp_path, unload=knobs) as (_, _http, grpc, _process):
+    async with fake_process(tmp_path, unload=knobs) as (_, _http, grpc, _process):
         await grpc.load_model("e")
         await grpc.unload_model("m")
         await grpc.unload_model("e")
@@ -113,7 +113,7 @@ async def test_an_unload_that_takes_its_time(tmp_path: Path) -> None:
 async def test_inference_that_goes_wrong(tmp_path: Path) -> None:
     """A message some times; a broken, garbled, chunked or late answer."""
     sick = {"status": 500, "message": "Stub process 'm_0_0' is not healthy.", "times": 1}
-    async with played(tmp_path, infer={"m": sick}) as (_, http, grpc, _process):
+    async with fake_process(tmp_path, infer={"m": sick}) as (_, http, grpc, _process):
         await grpc.load_model("m")
         first = await http.post("/v2/models/m/infer", content=b"{}")
         assert (first.status_code, first.json()["error"]) == (500, sick["message"])
@@ -135,7 +135,7 @@ async def test_answers_that_break(
     tmp_path: Path, knobs: dict[str, Any], error: type[Exception] | None
 ) -> None:
     """Each as a client sees it."""
-    async with played(tmp_path, infer={"*": knobs}) as (_, http, grpc, _process):
+    async with fake_process(tmp_path, infer={"*": knobs}) as (_, http, grpc, _process):
         await grpc.load_model("m")
         call = http.post("/v2/models/m/infer", content=b"{}", timeout=0.3)
         if error:
@@ -150,7 +150,7 @@ async def test_answers_that_break(
 async def test_dying_after_some_requests(tmp_path: Path) -> None:
     """Only in its first life, by `lives`."""
     lives = [{"die_after_requests": 1}, {}]
-    async with played(tmp_path, lives=lives) as (_, http, grpc, process):
+    async with fake_process(tmp_path, lives=lives) as (_, http, grpc, process):
         await grpc.load_model("m")
         await http.post("/v2/models/m/infer", content=b"{}")
         with pytest.raises(httpx.RemoteProtocolError):

@@ -18,8 +18,8 @@ from serve.errors import TritonUnavailable
 from serve.http import bounded_protocol
 from serve.http.connections import Connections
 from tests.support.clock import Clock
-from tests.unit.serve.joined import until
-from tests.unit.serve.served import LIMITS, WAIT_S, Served, Wire, post
+from tests.unit.serve.parts_on_fake import until
+from tests.unit.serve.routes_on_fake import LIMITS, WAIT_S, RoutesOnFake, Wire, post
 
 PING = b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n"
 GARBAGE = b"\0\0 no request \r\n\r\n"
@@ -29,11 +29,11 @@ NAMES = pytest.mark.parametrize("name", ["m", "%6d"], ids=["plain", "ASGI"])
 class Slow:
     """Holds each request until it is let go, and knows which were given up."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, routes: RoutesOnFake) -> None:
         self.let_go = asyncio.Event()
         self.given_up: list[bytes] = []
         self.started = asyncio.Semaphore(0)
-        served.forwarding.behind = self._behind
+        routes.invocation.behind = self._behind
 
     async def _behind(self, _: str, body: bytes) -> None:
         self.started.release()
@@ -68,10 +68,10 @@ async def refused(wire: Wire, status: int, says: bytes) -> None:
 
 
 @NAMES
-async def test_a_half_closed_caller_is_answered(served: Served, name: str) -> None:
+async def test_a_half_closed_caller_is_answered(routes: RoutesOnFake, name: str) -> None:
     """He said all that he had to say; after the answer the connection ends."""
-    wire = await served.connect()
-    slow = Slow(served)
+    wire = await routes.connect()
+    slow = Slow(routes)
     await wire.send(post(name, b"1"))
     wire.writer.write_eof()
     await slow.has_started()
@@ -83,12 +83,12 @@ async def test_a_half_closed_caller_is_answered(served: Served, name: str) -> No
 
 @NAMES
 async def test_a_half_closed_caller_who_does_not_wait(
-    clock: Clock, served: Served, name: str
+    clock: Clock, routes: RoutesOnFake, name: str
 ) -> None:
     """However long tritonserver takes, he is not asked anything."""
-    served.forwarding.waits = False
-    wire = await served.connect()
-    slow = Slow(served)
+    routes.invocation.waits = False
+    wire = await routes.connect()
+    slow = Slow(routes)
     await wire.send(post(name, b"1"))
     wire.writer.write_eof()
     await slow.has_started()
@@ -100,10 +100,10 @@ async def test_a_half_closed_caller_who_does_not_wait(
 
 
 @NAMES
-async def test_a_half_closed_caller_who_waits_long(served: Served, name: str) -> None:
+async def test_a_half_closed_caller_who_waits_long(routes: RoutesOnFake, name: str) -> None:
     """He is asked by an interim answer whether he is there, and then gets his own."""
-    wire = await served.connect()
-    slow = Slow(served)
+    wire = await routes.connect()
+    slow = Slow(routes)
     await wire.send(post(name, b"1"))
     wire.writer.write_eof()
     assert (await wire.answer())[0] == 100
@@ -113,10 +113,12 @@ async def test_a_half_closed_caller_who_waits_long(served: Served, name: str) ->
 
 @NAMES
 @pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
-async def test_a_caller_who_hung_up(clock: Clock, served: Served, name: str, reset: bool) -> None:
+async def test_a_caller_who_hung_up(
+    clock: Clock, routes: RoutesOnFake, name: str, reset: bool
+) -> None:
     """His request is given up, in a second or so, or at once where the connection is reset."""
-    slow = Slow(served)
-    wires = [await served.connect() for _ in range(3)]
+    slow = Slow(routes)
+    wires = [await routes.connect() for _ in range(3)]
     for number, wire in enumerate(wires):
         await wire.send(post(name, b"%d" % number))
         await slow.has_started()
@@ -132,10 +134,10 @@ async def test_a_caller_who_hung_up(clock: Clock, served: Served, name: str, res
     assert (await wires[2].answer())[2] == b"m:2"
 
 
-async def test_a_caller_who_hung_up_behind_another_request(served: Served) -> None:
+async def test_a_caller_who_hung_up_behind_another_request(routes: RoutesOnFake) -> None:
     """A request sent ahead keeps the connection from being read; it is seen all the same."""
-    slow = Slow(served)
-    wire = await served.connect()
+    slow = Slow(routes)
+    wire = await routes.connect()
     await wire.send(post("m", b"1") + post("m", b"2"))
     await slow.has_started()
     wire.writer.close()
@@ -143,10 +145,10 @@ async def test_a_caller_who_hung_up_behind_another_request(served: Served) -> No
 
 
 @NAMES
-async def test_garbage_behind_a_good_request(served: Served, name: str) -> None:
+async def test_garbage_behind_a_good_request(routes: RoutesOnFake, name: str) -> None:
     """The good one gets its answer, then the garbage a 400."""
-    slow = Slow(served)
-    wire = await served.connect()
+    slow = Slow(routes)
+    wire = await routes.connect()
     await wire.send(post(name, b"1") + post("m", b"2") + GARBAGE)
     await slow.has_started()
     slow.let_go.set()
@@ -155,10 +157,10 @@ async def test_garbage_behind_a_good_request(served: Served, name: str) -> None:
     await refused(wire, 400, b"the request: found no HTTP/1.1")
 
 
-async def test_half_a_body_behind_a_good_request(served: Served) -> None:
+async def test_half_a_body_behind_a_good_request(routes: RoutesOnFake) -> None:
     """In chunks that are none: the good one is answered, the other one refused."""
-    slow = Slow(served)
-    wire = await served.connect()
+    slow = Slow(routes)
+    wire = await routes.connect()
     broken = post("m").replace(
         b"content-length: 2\r\n\r\n{}", b"transfer-encoding: chunked\r\n\r\n"
     )
@@ -167,13 +169,13 @@ async def test_half_a_body_behind_a_good_request(served: Served) -> None:
     slow.let_go.set()
     assert (await wire.answer())[2] == b"m:1"
     await refused(wire, 400, b"no HTTP/1.1")
-    assert len(served.forwarding.asked) == 1
+    assert len(routes.invocation.asked) == 1
 
 
-async def test_too_many_ahead(served: Served) -> None:
+async def test_too_many_ahead(routes: RoutesOnFake) -> None:
     """Those within the bound are answered, then one sentence."""
-    wire = await served.connect()
-    slow = Slow(served)
+    wire = await routes.connect()
+    slow = Slow(routes)
     await wire.send(post("m", b"1") + PING * 5000)
     await slow.has_started()
     slow.let_go.set()
@@ -197,17 +199,17 @@ async def test_too_many_ahead(served: Served) -> None:
     ],
     ids=["line", "endless line", "headers", "endless headers", "in all"],
 )
-async def test_a_large_head(served: Served, path: bytes, head: bytes) -> None:
+async def test_a_large_head(routes: RoutesOnFake, path: bytes, head: bytes) -> None:
     """One sentence, and nobody is asked."""
-    wire = await served.connect()
+    wire = await routes.connect()
     wire.writer.write(path + b" HTTP/1.1\r\n" + head)
     await refused(wire, 431, b"at most 65536 bytes, 16384 in a line, and 256 headers")
-    assert not served.forwarding.asked
+    assert not routes.invocation.asked
 
 
-async def test_a_head_in_small_pieces(served: Served) -> None:
+async def test_a_head_in_small_pieces(routes: RoutesOnFake) -> None:
     """Is measured like one that comes at once, whatever came before it on the connection."""
-    wire = await served.connect()
+    wire = await routes.connect()
     wire.writer.write(post("m", b"x" * 300_000) + b"POST /models/m/invoke HTTP/1.1\r\n")
     assert (await wire.answer())[0] == 200
     await wire.send(*[b"a%d: %s\r\n" % (number, b"x" * 3000) for number in range(20)])
@@ -246,22 +248,24 @@ CHUNKED = b"host: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
     ],
     ids=["trailers", "endless trailers", "line", "in all", "endless line", "extension", "size"],
 )
-async def test_what_is_beside_a_body(served: Served, line: bytes, pieces: list[bytes]) -> None:
+async def test_what_is_beside_a_body(
+    routes: RoutesOnFake, line: bytes, pieces: list[bytes]
+) -> None:
     """Trailers, and what a chunk says before its bytes, are bounded as heads are."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(line + CHUNKED)
     if b"expect" in line:
         assert (await wire.answer())[0] == 100
     await wire.send(*pieces)
     await refused(wire, 431, b"at most 65536 bytes, 16384 in a line, and 256 headers")
-    assert not served.forwarding.asked
+    assert not routes.invocation.asked
 
 
 async def test_refused_before_it_is_told_to_go_on(
-    served: Served, caplog: pytest.LogCaptureFixture
+    routes: RoutesOnFake, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One who would wait for a 100 and did not: he gets one answer, and the log says nothing."""
-    wire = await served.connect()
+    wire = await routes.connect()
     head = b"POST /models/m/invoke HTTP/1.1\r\nexpect: 100-continue\r\n"
     with caplog.at_level(logging.INFO):
         await wire.send(head + CHUNKED + b"0\r\n" + b"aa: bb\r\n" * 300)
@@ -288,15 +292,15 @@ ANNOUNCED = b"host: x\r\ncontent-length: 1000000000\r\n"
         (b"DELETE /models/m HTTP/1.1\r\n" + ANNOUNCED, 65536),
     ],
 )
-async def test_an_announced_body(served: Served, head: bytes, most: int) -> None:
+async def test_an_announced_body(routes: RoutesOnFake, head: bytes, most: int) -> None:
     """What says that it is too large is refused before any of it has come; an invocation counts."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(head + b"\r\n")
     named = b" (SERVE_THE_LARGEST)" if most == LIMITS.largest_body else b""
     expected = b'expected at most %d bytes%s"' % (most, named)
     await refused(wire, 413, b"found 1000000000 bytes, " + expected)
-    assert not served.forwarding.asked
-    assert served.metrics.meters.unknown.codes == ({413: 1} if named else {})
+    assert not routes.invocation.asked
+    assert routes.metrics.meters.unknown.codes == ({413: 1} if named else {})
 
 
 @pytest.mark.parametrize(
@@ -310,10 +314,10 @@ async def test_an_announced_body(served: Served, head: bytes, most: int) -> None
     ],
 )
 async def test_a_target_without_a_path(
-    served: Served, line: bytes, caplog: pytest.LogCaptureFixture
+    routes: RoutesOnFake, line: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A caller's mistake as others are: the log does not grow by it."""
-    wire = await served.connect()
+    wire = await routes.connect()
     with caplog.at_level(logging.INFO):
         await wire.send(line + b" HTTP/1.1\r\nhost: x\r\n\r\n")
         await refused(wire, 400, b"the request")
@@ -322,9 +326,9 @@ async def test_a_target_without_a_path(
 
 @NAMES
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_that_is_too_large(served: Served, name: str, chunked: bool) -> None:
+async def test_a_body_that_is_too_large(routes: RoutesOnFake, name: str, chunked: bool) -> None:
     """Nothing of it is kept, all of it may be sent; the answer says what may be."""
-    wire = await served.connect()
+    wire = await routes.connect()
     body = b"x" * (LIMITS.largest_body + 1)
     request = post(name, body)
     if chunked:
@@ -334,47 +338,47 @@ async def test_a_body_that_is_too_large(served: Served, name: str, chunked: bool
     wire.writer.write(request)
     expected = b"expected at most %d bytes (SERVE_THE_LARGEST)" % LIMITS.largest_body
     await refused(wire, 413, expected)
-    assert not served.forwarding.asked
-    wire = await served.connect()
+    assert not routes.invocation.asked
+    wire = await routes.connect()
     await wire.send(post(name, body[1:]))
     assert (await wire.answer())[0] == 200
 
 
-async def test_a_chunked_body_of_a_load(served: Served) -> None:
+async def test_a_chunked_body_of_a_load(routes: RoutesOnFake) -> None:
     """64 KB are enough to say what to load; what was answered is read no further than that."""
-    wire = await served.connect()
+    wire = await routes.connect()
     chunks = b"transfer-encoding: chunked\r\n\r\n" + b"8000\r\n%s\r\n" % (b"x" * 0x8000) * 3
     await wire.send(b"POST /models HTTP/1.1\r\nhost: x\r\n" + chunks)
     await refused(wire, 413, b'expected at most 65536 bytes"')
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(b"GET /ping HTTP/1.1\r\nhost: x\r\n" + chunks)
     assert await asyncio.wait_for(wire.reader.read(-1), WAIT_S) is not None
 
 
 @NAMES
-async def test_tiny_chunks(served: Served, name: str) -> None:
+async def test_tiny_chunks(routes: RoutesOnFake, name: str) -> None:
     """A body in a hundred thousand chunks is kept in few pieces, and soon read."""
-    wire = await served.connect()
+    wire = await routes.connect()
     head = post(name).replace(b"content-length: 2\r\n\r\n{}", b"transfer-encoding: chunked\r\n\r\n")
     started = time.process_time()
     wire.writer.write(head + b"2\r\nab\r\n" * 100_000 + b"0\r\n\r\n")
     assert (await wire.answer())[2] == b"m:" + b"ab" * 100_000
     assert time.process_time() - started < 5
-    assert served.forwarding.most_pieces < 50
+    assert routes.invocation.most_pieces < 50
 
 
 @NAMES
-async def test_bodies_that_are_held(served: Served, name: str) -> None:
+async def test_bodies_that_are_held(routes: RoutesOnFake, name: str) -> None:
     """Over the bound in bytes: 503 at once, to be tried again; then there is room again."""
-    slow = Slow(served)
-    wires = [await served.connect() for _ in range(4)]
+    slow = Slow(routes)
+    wires = [await routes.connect() for _ in range(4)]
     for wire in wires[:2]:
         wire.writer.write(post("m", b"x" * 20_000_000))
     half = post("m", b"x" * 20_000_000)[:7_000_000]
     wires[2].writer.write(half)
     await slow.has_started()
     await slow.has_started()
-    await until(lambda: served.queues.held_bytes >= 46_000_000)
+    await until(lambda: routes.queues.held_bytes >= 46_000_000)
     wires[3].writer.write(post(name, b"x" * 5_000_000))
     status, headers, body = await wires[3].answer()
     assert (status, headers["retry-after"]) == (503, "1")
@@ -383,7 +387,7 @@ async def test_bodies_that_are_held(served: Served, name: str) -> None:
     slow.let_go.set()
     for wire in wires[:2]:
         assert (await wire.answer())[0] == 200
-    again = await served.connect()
+    again = await routes.connect()
     again.writer.write(post(name, b"x" * 5_000_000))
     assert (await again.answer())[0] == 200
 
@@ -397,25 +401,25 @@ async def test_bodies_that_are_held(served: Served, name: str) -> None:
     ],
     ids=["plain", "ASGI", "expect"],
 )
-async def test_a_made_up_name_holds_no_bytes(served: Served, head: bytes) -> None:
+async def test_a_made_up_name_holds_no_bytes(routes: RoutesOnFake, head: bytes) -> None:
     """It is refused before much of its body is kept, and the rest of it is not."""
-    wire = await served.connect()
+    wire = await routes.connect()
     wire.writer.write(head + b"host: x\r\ncontent-length: 9000000\r\n\r\n" + b"x" * 5_000_000)
     status = (await wire.answer())[0]
     if status == 100:
         status = (await wire.answer())[0]
-    assert (status, served.queues.held_bytes) == (404, 0)
-    assert not served.forwarding.asked
+    assert (status, routes.queues.held_bytes) == (404, 0)
+    assert not routes.invocation.asked
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-async def test_a_made_up_name_on_a_last_request(served: Served, version: str) -> None:
+async def test_a_made_up_name_on_a_last_request(routes: RoutesOnFake, version: str) -> None:
     """Its body is read away first, since the connection's end would take the answer back."""
-    wire = await served.connect()
+    wire = await routes.connect()
     whole = post("missing", b"x" * 9_000_000, version=version, headers="connection: close\r\n")
     wire.writer.write(whole[:-1])
     await asyncio.sleep(0.3)
-    assert served.queues.held_bytes == 0
+    assert routes.queues.held_bytes == 0
     await wire.send(whole[-1:])
     assert (await wire.answer())[0] == 404
     assert await wire.is_closed()
@@ -424,15 +428,17 @@ async def test_a_made_up_name_on_a_last_request(served: Served, version: str) ->
 # -- answers that are not whole
 
 
-async def test_a_stream_that_breaks_off(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stream_that_breaks_off(
+    routes: RoutesOnFake, caplog: pytest.LogCaptureFixture
+) -> None:
     """What came of it is sent, its end is not; the log has one line for it."""
-    served.forwarding.streams = True
-    served.forwarding.pieces = [b"one", b"two"]
-    wire = await served.connect()
+    routes.invocation.streams = True
+    routes.invocation.pieces = [b"one", b"two"]
+    wire = await routes.connect()
     await wire.send(post("%6d", b"1"))
     whole = await asyncio.wait_for(wire.reader.readuntil(b"0\r\n\r\n"), WAIT_S)
     assert whole.partition(b"\r\n\r\n")[2] == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
-    served.forwarding.failure = TritonUnavailable("it is gone")
+    routes.invocation.failure = TritonUnavailable("it is gone")
     with caplog.at_level(logging.WARNING):
         await wire.send(post("%6d", b"1") + post("%6d", b"2"))
         broken = await asyncio.wait_for(wire.reader.read(-1), WAIT_S)
@@ -442,30 +448,32 @@ async def test_a_stream_that_breaks_off(served: Served, caplog: pytest.LogCaptur
     (record,) = caplog.records
     assert record.getMessage().startswith("an answer was broken off: tritonserver")
     assert record.exc_info is None
-    assert served.refused("tritonserver") == 1
+    assert routes.refused("tritonserver") == 1
 
 
-async def test_a_bug_inside_a_stream(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_inside_a_stream(
+    routes: RoutesOnFake, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its answer breaks off with the status of its head, and counts among the refusals."""
-    served.forwarding.streams = True
-    served.forwarding.pieces, served.forwarding.failure = [b"one"], LookupError("a bug")
-    wire = await served.connect()
+    routes.invocation.streams = True
+    routes.invocation.pieces, routes.invocation.failure = [b"one"], LookupError("a bug")
+    wire = await routes.connect()
     await wire.send(post("m"))
     broken = await asyncio.wait_for(wire.reader.read(-1), WAIT_S)
     assert broken.endswith(b"\r\n\r\n3\r\none\r\n")
-    assert served.metrics.meters.unknown.codes == {200: 1}
-    assert served.refused("container") == 1
+    assert routes.metrics.meters.unknown.codes == {200: 1}
+    assert routes.refused("container") == 1
     assert any(record.exc_info for record in caplog.records)
 
 
 async def test_a_stream_whose_caller_reads_no_further(
-    served: Served, caplog: pytest.LogCaptureFixture
+    routes: RoutesOnFake, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The model is not held by it, nor the log filled."""
-    served.forwarding.streams = True
-    served.forwarding.timeout_s = 0.2
-    served.forwarding.pieces = [b"x" * 1_000_000] * 50
-    wire = await served.connect()
+    routes.invocation.streams = True
+    routes.invocation.timeout_s = 0.2
+    routes.invocation.pieces = [b"x" * 1_000_000] * 50
+    wire = await routes.connect()
     with caplog.at_level(logging.WARNING):
         await wire.send(post("%6d", b"1"))
         await until(lambda: bool(caplog.records))
@@ -480,9 +488,9 @@ async def test_a_stream_whose_caller_reads_no_further(
 @pytest.mark.parametrize(
     "part", [b"POST /mod", post("m")[:-1], post("%6d")[:-1], b"POST /models HTTP/1.1\r\na: b\r\n"]
 )
-async def test_half_a_request(clock: Clock, served: Served, part: bytes) -> None:
+async def test_half_a_request(clock: Clock, routes: RoutesOnFake, part: bytes) -> None:
     """It may take its time, but not for ever: 408. Meanwhile others are answered."""
-    wire, other = await served.connect(), await served.connect()
+    wire, other = await routes.connect(), await routes.connect()
     await wire.send(part)
     late = asyncio.ensure_future(refused(wire, 408, b"not whole after 30 s; send it faster"))
     for seconds in (0, 15):
@@ -495,9 +503,9 @@ async def test_half_a_request(clock: Clock, served: Served, part: bytes) -> None
     await late
 
 
-async def test_a_connection_that_says_nothing(clock: Clock, served: Served) -> None:
+async def test_a_connection_that_says_nothing(clock: Clock, routes: RoutesOnFake) -> None:
     """Neither a byte, nor line ends without end: it is closed."""
-    silent, lines = await served.connect(), await served.connect()
+    silent, lines = await routes.connect(), await routes.connect()
     began, looks = clock(), 0
     with contextlib.suppress(ConnectionError, RuntimeError):
         while looks < 15 and not lines.reader.at_eof():
@@ -511,9 +519,9 @@ async def test_a_connection_that_says_nothing(clock: Clock, served: Served) -> N
         assert await lines.is_closed()
 
 
-async def test_a_drop_at_a_time(clock: Clock, served: Served) -> None:
+async def test_a_drop_at_a_time(clock: Clock, routes: RoutesOnFake) -> None:
     """The time is for all of a request, however steadily it comes."""
-    wire = await served.connect()
+    wire = await routes.connect()
     late = asyncio.ensure_future(refused(wire, 408, b"not whole after 30 s"))
     with contextlib.suppress(ConnectionError, RuntimeError):
         for byte in post("m", b"x" * 1000)[:80]:
@@ -528,12 +536,12 @@ async def test_a_drop_at_a_time(clock: Clock, served: Served) -> None:
 # -- callers who do not read
 
 
-async def unread(served: Served, request: bytes = PING) -> asyncio.Transport:
+async def unread(routes: RoutesOnFake, request: bytes = PING) -> asyncio.Transport:
     """A connection whose caller has not read what he asked for: some of it is unsent."""
-    known = set(served.server.server_state.connections)
-    wire = await served.connect(receive_buffer=2048)
-    await until(lambda: len(served.server.server_state.connections) > len(known))
-    (new,) = set(served.server.server_state.connections) - known
+    known = set(routes.server.server_state.connections)
+    wire = await routes.connect(receive_buffer=2048)
+    await until(lambda: len(routes.server.server_state.connections) > len(known))
+    (new,) = set(routes.server.server_state.connections) - known
     protocol = cast(bounded_protocol.BoundedProtocol, new)
     transport: asyncio.Transport = protocol.transport
     sending = transport.get_extra_info("socket")
@@ -545,55 +553,61 @@ async def unread(served: Served, request: bytes = PING) -> asyncio.Transport:
     return transport
 
 
-def is_there(served: Served, transport: asyncio.Transport) -> bool:
+def is_there(routes: RoutesOnFake, transport: asyncio.Transport) -> bool:
     """Whether the server still has its descriptor."""
-    return any(one.transport is transport for one in served.server.server_state.connections)
+    return any(one.transport is transport for one in routes.server.server_state.connections)
 
 
-async def test_an_idle_connection_whose_answers_are_unread(clock: Clock, served: Served) -> None:
+async def test_an_idle_connection_whose_answers_are_unread(
+    clock: Clock, routes: RoutesOnFake
+) -> None:
     """It ends when its time is over, though a close would wait for the caller."""
-    served.crowd.limits = type(LIMITS)(keep_alive_s=30)
-    transport = await unread(served)
-    assert is_there(served, transport)
+    routes.crowd.limits = type(LIMITS)(keep_alive_s=30)
+    transport = await unread(routes)
+    assert is_there(routes, transport)
     clock.advance(31)
-    await clock.until(lambda: not is_there(served, transport), within_s=2)
+    await clock.until(lambda: not is_there(routes, transport), within_s=2)
 
 
-async def test_a_closed_connection_whose_answer_is_unread(clock: Clock, served: Served) -> None:
+async def test_a_closed_connection_whose_answer_is_unread(
+    clock: Clock, routes: RoutesOnFake
+) -> None:
     """Its caller may take as long as any other one who reads slowly, and then it ends."""
     request = post("m", b"x" * 40_000, headers="connection: close\r\n")
-    transport = await unread(served, request)
+    transport = await unread(routes, request)
     assert transport.is_closing()
     clock.advance(10)
     await asyncio.sleep(0.05)
-    assert is_there(served, transport)
+    assert is_there(routes, transport)
     clock.advance(21)
     await asyncio.sleep(0.05)
     clock.advance(21)  # where it was first looked at just now
-    await clock.until(lambda: not is_there(served, transport), within_s=2)
+    await clock.until(lambda: not is_there(routes, transport), within_s=2)
 
 
 @pytest.mark.parametrize("more", [b"", b"POST /models"], ids=["idle", "slow"])
-async def test_unread_answers_hold_no_place(clock: Clock, served: Served, more: bytes) -> None:
+async def test_unread_answers_hold_no_place(
+    clock: Clock, routes: RoutesOnFake, more: bytes
+) -> None:
     """Over the bound such a connection goes, and its descriptor with it; not at once."""
-    served.crowd.limits = type(LIMITS)(connections=2, read_s=120, linger_s=30, slow_s=10)
-    slow = Slow(served)
-    busy = await served.connect()
+    routes.crowd.limits = type(LIMITS)(connections=2, read_s=120, linger_s=30, slow_s=10)
+    slow = Slow(routes)
+    busy = await routes.connect()
     await busy.send(post("m"))
     await slow.has_started()
-    transport = await unread(served)
-    await served.wires[-1].send(more)
+    transport = await unread(routes)
+    await routes.wires[-1].send(more)
     clock.advance(11)
-    beside = await served.connect()
+    beside = await routes.connect()
     await beside.send(PING)
     assert (await beside.answer())[0] == 200
     assert await beside.is_closed()
-    assert is_there(served, transport)
+    assert is_there(routes, transport)
     clock.advance(20)
-    new = await served.connect()
+    new = await routes.connect()
     await new.send(PING * 2)
     assert [(await new.answer())[0] for _ in range(2)] == [200, 200]
-    await until(lambda: not is_there(served, transport))
+    await until(lambda: not is_there(routes, transport))
     slow.let_go.set()
     assert (await busy.answer())[0] == 200
 
@@ -601,17 +615,17 @@ async def test_unread_answers_hold_no_place(clock: Clock, served: Served, more: 
 # -- too many
 
 
-async def test_the_longest_idle_goes(served: Served) -> None:
+async def test_the_longest_idle_goes(routes: RoutesOnFake) -> None:
     """A new connection is taken in, and the one that was idle for longest is closed."""
     wires = []
     for _ in range(LIMITS.connections):
-        wires.append(await served.connect())
+        wires.append(await routes.connect())
         await wires[-1].send(PING)
         assert (await wires[-1].answer())[0] == 200
     await wires[0].send(PING)
     assert (await wires[0].answer())[0] == 200
     await asyncio.sleep(0.3)
-    new = await served.connect()
+    new = await routes.connect()
     await new.send(PING)
     assert (await new.answer())[0] == 200
     assert await wires[1].is_closed()
@@ -620,16 +634,16 @@ async def test_the_longest_idle_goes(served: Served) -> None:
         assert (await wire.answer())[0] == 200
 
 
-async def test_those_that_never_asked_go_first(served: Served) -> None:
+async def test_those_that_never_asked_go_first(routes: RoutesOnFake) -> None:
     """However long others have been idle: a flood does not close its neighbours' connections."""
-    asked = [await served.connect() for _ in range(LIMITS.connections - 2)]
+    asked = [await routes.connect() for _ in range(LIMITS.connections - 2)]
     for wire in asked:
         await wire.send(PING)
         assert (await wire.answer())[0] == 200
-    silent = [await served.connect() for _ in range(2)]
+    silent = [await routes.connect() for _ in range(2)]
     await asyncio.sleep(0.1)
     for wire in silent:
-        new = await served.connect()
+        new = await routes.connect()
         await new.send(PING)
         assert (await new.answer())[0] == 200
         assert await wire.is_closed()
@@ -638,16 +652,16 @@ async def test_those_that_never_asked_go_first(served: Served) -> None:
         assert (await wire.answer())[0] == 200
 
 
-async def test_what_is_on_its_way_is_no_silence(served: Served) -> None:
+async def test_what_is_on_its_way_is_no_silence(routes: RoutesOnFake) -> None:
     """A silent connection goes soon, but not one whose first request lies in the kernel unread."""
-    wires = [await served.connect() for _ in range(LIMITS.connections)]
+    wires = [await routes.connect() for _ in range(LIMITS.connections)]
     await asyncio.sleep(0.1)
     known = asyncio.get_running_loop().time()
     for wire in wires[:-1]:  # and the server cannot read it before it is asked for a place
         os.write(wire.writer.get_extra_info("socket").fileno(), PING)
     silent = _Silent(known)
-    assert served.crowd.admit(silent, known)
-    served.crowd.forget(silent)
+    assert routes.crowd.admit(silent, known)
+    routes.crowd.forget(silent)
     assert await wires[-1].is_closed()
     for wire in wires[:-1]:
         assert (await wire.answer())[0] == 200
@@ -675,11 +689,11 @@ class _Silent:
 
 @pytest.mark.parametrize("part", [b"P", post("m")[:-1]], ids=["a byte", "a body that stands still"])
 async def test_half_requests_go_before_idle_neighbours(
-    clock: Clock, served: Served, part: bytes
+    clock: Clock, routes: RoutesOnFake, part: bytes
 ) -> None:
     """A flood of them is no better than a flood of silence."""
-    asked = [await served.connect() for _ in range(LIMITS.connections - 2)]
-    half = [await served.connect() for _ in range(2)]
+    asked = [await routes.connect() for _ in range(LIMITS.connections - 2)]
+    half = [await routes.connect() for _ in range(2)]
     for wire in half:
         await wire.send(part)
     for wire in asked:
@@ -687,7 +701,7 @@ async def test_half_requests_go_before_idle_neighbours(
         assert (await wire.answer())[0] == 200
     clock.advance(1.1)
     for wire in half:
-        new = await served.connect()
+        new = await routes.connect()
         await new.send(PING)
         assert (await new.answer())[0] == 200
         assert (await wire.answer())[0] == 503
@@ -696,10 +710,10 @@ async def test_half_requests_go_before_idle_neighbours(
         assert (await wire.answer())[0] == 200
 
 
-async def test_an_upload_that_goes_on_is_kept(clock: Clock, served: Served) -> None:
+async def test_an_upload_that_goes_on_is_kept(clock: Clock, routes: RoutesOnFake) -> None:
     """However slow: an idle connection goes, which costs its caller nothing."""
-    served.crowd.limits = type(LIMITS)(connections=2)
-    idle, slow = await served.connect(), await served.connect()
+    routes.crowd.limits = type(LIMITS)(connections=2)
+    idle, slow = await routes.connect(), await routes.connect()
     await idle.send(PING)
     assert (await idle.answer())[0] == 200
     whole = post("m", b"12345678")
@@ -707,7 +721,7 @@ async def test_an_upload_that_goes_on_is_kept(clock: Clock, served: Served) -> N
     for byte in whole[-7:-1]:
         clock.advance(0.4)
         await slow.send(bytes([byte]))
-    new = await served.connect()
+    new = await routes.connect()
     await new.send(PING)
     assert (await new.answer())[0] == 200
     assert await idle.is_closed()
@@ -760,25 +774,25 @@ def test_what_a_flood_costs(since: float, now: float) -> None:
     assert _Watched.looks < 10 * 10_000
 
 
-async def test_all_are_busy(served: Served) -> None:
+async def test_all_are_busy(routes: RoutesOnFake) -> None:
     """An invocation is refused with 503, and /ping is answered; those at work are not touched."""
-    slow = Slow(served)
-    wires = [await served.connect() for _ in range(LIMITS.connections)]
+    slow = Slow(routes)
+    wires = [await routes.connect() for _ in range(LIMITS.connections)]
     for wire in wires:
         await wire.send(post("m", b"1"))
         await slow.has_started()
     for name in ("m", "%6d"):
-        new = await served.connect()
+        new = await routes.connect()
         await new.send(post(name, b"2"))
         status, headers, body = await new.answer()
         assert (status, headers["retry-after"]) == (503, "1")
         assert b"8 connections are in use already" in body
-    assert served.refused("crowd") == 2
-    new = await served.connect()
+    assert routes.refused("crowd") == 2
+    new = await routes.connect()
     await new.send(PING)
     assert (await new.answer())[0] == 200
     assert await new.is_closed()
-    flood = await asyncio.gather(*(served.connect() for _ in range(40)))
+    flood = await asyncio.gather(*(routes.connect() for _ in range(40)))
     told = [asyncio.ensure_future(one.reader.readuntil(b"\r\n\r\n")) for one in flood]
     await asyncio.wait(told, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
     for one in told:
@@ -789,15 +803,15 @@ async def test_all_are_busy(served: Served) -> None:
         assert (await wire.answer())[2] == b"m:1"
 
 
-async def test_the_slowest_goes(clock: Clock, served: Served) -> None:
+async def test_the_slowest_goes(clock: Clock, routes: RoutesOnFake) -> None:
     """Where all connections are sending for long, the one that began first makes way."""
-    served.crowd.limits = type(LIMITS)(connections=4, read_s=60)
-    slow = [await served.connect() for _ in range(4)]
+    routes.crowd.limits = type(LIMITS)(connections=4, read_s=60)
+    slow = [await routes.connect() for _ in range(4)]
     for wire in slow:
         await wire.send(b"POST /models")
     clock.advance(2.1)
-    new = await served.connect()
+    new = await routes.connect()
     await new.send(PING)
     assert (await new.answer())[0] == 200
     assert (await slow[0].answer())[0] == 503
-    assert served.refused("crowd") == 1
+    assert routes.refused("crowd") == 1

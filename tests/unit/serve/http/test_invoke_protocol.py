@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.support.clock import Clock
-from tests.unit.serve.joined import until
-from tests.unit.serve.served import WAIT_S, Served, post
+from tests.unit.serve.parts_on_fake import until
+from tests.unit.serve.routes_on_fake import WAIT_S, RoutesOnFake, post
 
 
 @pytest.mark.parametrize(
@@ -23,15 +23,15 @@ from tests.unit.serve.served import WAIT_S, Served, post
     ],
     ids=["plain", "quoted", "query", "absolute", "close", "HTTP/1.0"],
 )
-async def test_an_invocation(served: Served, request_: bytes) -> None:
+async def test_an_invocation(routes: RoutesOnFake, request_: bytes) -> None:
     """The same answer, however it is asked for."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(request_)
     status, headers, body = await wire.answer()
     assert (status, body) == (200, b"m:{}")
     assert (headers["content-type"], headers["x-of"]) == ("application/json", "triton")
     assert headers["content-length"] == "4"
-    ((name, request),) = served.forwarding.asked
+    ((name, request),) = routes.invocation.asked
     assert name == "m"
     assert (b"host", b"x") in list(request.headers)
     ends = b"close" in request_ or b"HTTP/1.0" in request_
@@ -40,12 +40,12 @@ async def test_an_invocation(served: Served, request_: bytes) -> None:
         assert await wire.is_closed()
 
 
-async def test_without_traces_a_callers_trace_passes(served: Served) -> None:
+async def test_without_traces_a_callers_trace_passes(routes: RoutesOnFake) -> None:
     """As any other header does."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(post("m", headers="traceparent: its own\r\ntracestate: a=1\r\n"))
     assert (await wire.answer())[0] == 200
-    ((_, request),) = served.forwarding.asked
+    ((_, request),) = routes.invocation.asked
     headers = list(request.headers)
     assert (b"traceparent", b"its own") in headers
     assert (b"tracestate", b"a=1") in headers
@@ -63,17 +63,17 @@ async def test_without_traces_a_callers_trace_passes(served: Served) -> None:
         b"/other/m/invoke",
     ],
 )
-async def test_what_looks_like_an_invocation(served: Served, target: bytes) -> None:
+async def test_what_looks_like_an_invocation(routes: RoutesOnFake, target: bytes) -> None:
     """Another path is none, whatever stands behind it or is quoted in it."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(post("m").replace(b"/models/m/invoke", target))
     assert (await wire.answer())[0] in (404, 405)
-    assert not served.forwarding.asked
+    assert not routes.invocation.asked
 
 
-async def test_expect(served: Served) -> None:
+async def test_expect(routes: RoutesOnFake) -> None:
     """A caller that waits to be told to go on is told."""
-    wire = await served.connect()
+    wire = await routes.connect()
     whole = post("m", b"abc", headers="Expect: 100-continue\r\n")
     await wire.send(whole[:-3])
     assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -81,18 +81,18 @@ async def test_expect(served: Served) -> None:
     assert (await wire.answer())[2] == b"m:abc"
 
 
-async def test_expect_in_http_1_0(served: Served) -> None:
+async def test_expect_in_http_1_0(routes: RoutesOnFake) -> None:
     """It is passed over: HTTP/1.0 knows no interim answers (RFC 9110 10.1.1)."""
-    wire = await served.connect()
+    wire = await routes.connect()
     whole = post("m", b"abc", version="1.0", headers="Expect: 100-continue\r\n")
     await wire.send(whole[:-3], b"abc")
     status, _, body = await wire.answer()
     assert (status, body) == (200, b"m:abc")
 
 
-async def test_in_pieces_and_again(served: Served) -> None:
+async def test_in_pieces_and_again(routes: RoutesOnFake) -> None:
     """A request byte by byte, one in chunks, and others on the same connection, /ping too."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(*(bytes([byte]) for byte in post("m", b"abc")))
     assert (await wire.answer())[2] == b"m:abc"
     chunked = post("m").replace(
@@ -106,28 +106,28 @@ async def test_in_pieces_and_again(served: Served) -> None:
     assert (await wire.answer())[2] == b"n:" + b"g" * 3_000_000
 
 
-async def test_an_empty_body(served: Served) -> None:
+async def test_an_empty_body(routes: RoutesOnFake) -> None:
     """Is forwarded as one; what it means is not the protocol's."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(post("m", b""))
     assert (await wire.answer())[2] == b"m:"
 
 
-async def test_ahead_of_the_answer(served: Served) -> None:
+async def test_ahead_of_the_answer(routes: RoutesOnFake) -> None:
     """Requests that come before the last answer are answered in their order, whatever they are."""
-    wire = await served.connect()
+    wire = await routes.connect()
     let_go = asyncio.Event()
 
     async def behind(name: str, body: bytes) -> None:
         if name == "slow":
             await let_go.wait()
 
-    served.forwarding.behind = behind
+    routes.invocation.behind = behind
     ping = b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n"
     await wire.send(post("slow", b"1") + post("m", b"2") + ping + post("m", b"3"))
-    await until(lambda: bool(served.forwarding.asked))
+    await until(lambda: bool(routes.invocation.asked))
     await asyncio.sleep(0.1)
-    assert [name for name, _ in served.forwarding.asked] == ["slow"]
+    assert [name for name, _ in routes.invocation.asked] == ["slow"]
     let_go.set()
     assert (await wire.answer())[2] == b"slow:1"
     assert (await wire.answer())[2] == b"m:2"
@@ -138,23 +138,23 @@ async def test_ahead_of_the_answer(served: Served) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1], ids=["whole", "half"])
-async def test_a_caller_that_leaves_what_he_sent_ahead(served: Served, cut: int) -> None:
+async def test_a_caller_that_leaves_what_he_sent_ahead(routes: RoutesOnFake, cut: int) -> None:
     """What is held of a request whose turn has not come is held no more when its caller is gone."""
-    wire = await served.connect()
+    wire = await routes.connect()
     waits = asyncio.Event()
 
     async def behind(name: str, body: bytes) -> None:
         await waits.wait()
 
-    served.forwarding.behind = behind
+    routes.invocation.behind = behind
     ahead = post("m", b"x" * 50_000)
     await wire.send(post("slow") + ahead[: len(ahead) - cut])
-    await until(lambda: served.queues.held_bytes > 0)
+    await until(lambda: routes.queues.held_bytes > 0)
     wire.writer.close()
-    state = served.server.server_state
+    state = routes.server.server_state
     await until(lambda: not state.tasks and not state.connections)
-    assert served.queues.held_bytes == 0
-    assert [name for name, _ in served.forwarding.asked] == ["slow"]
+    assert routes.queues.held_bytes == 0
+    assert [name for name, _ in routes.invocation.asked] == ["slow"]
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ async def test_a_caller_that_leaves_what_he_sent_ahead(served: Served, cut: int)
         ("1.0", b"connection: close\r\n", b"onetwo"),
     ],
 )
-async def test_a_stream(served: Served, version: str, framing: bytes, body: bytes) -> None:
+async def test_a_stream(routes: RoutesOnFake, version: str, framing: bytes, body: bytes) -> None:
     """In chunks, which HTTP/1.0 does not know: there its end is that of the connection."""
-    served.forwarding.streams = True
-    served.forwarding.pieces = [b"one", b"two"]
-    wire = await served.connect()
+    routes.invocation.streams = True
+    routes.invocation.pieces = [b"one", b"two"]
+    wire = await routes.connect()
     await wire.send(post("m", version=version))
     expected = b"HTTP/1.1 200 OK\r\nx-of: triton\r\n" + framing + b"\r\n" + body
     assert await asyncio.wait_for(wire.reader.readexactly(len(expected)), WAIT_S) == expected
@@ -179,9 +179,9 @@ async def test_a_stream(served: Served, version: str, framing: bytes, body: byte
     ("name", "status", "says"),
     [("missing", 404, b"not loaded"), ("full", 507, b"no memory"), ("bug", 500, b"LookupError")],
 )
-async def test_errors(served: Served, name: str, status: int, says: bytes) -> None:
+async def test_errors(routes: RoutesOnFake, name: str, status: int, says: bytes) -> None:
     """By the one table, as JSON; the connection goes on, or is closed after a bug."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(post(name))
     found, headers, body = await wire.answer()
     assert (found, headers["content-type"]) == (status, "application/json")
@@ -191,44 +191,44 @@ async def test_errors(served: Served, name: str, status: int, says: bytes) -> No
         assert (await wire.answer())[0] == 200
 
 
-async def test_a_caller_that_leaves(served: Served) -> None:
+async def test_a_caller_that_leaves(routes: RoutesOnFake) -> None:
     """Before its request is whole: nobody is asked. Before its answer: nobody minds."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(post("m", b"abc")[:-1])
     wire.writer.close()
-    wire = await served.connect()
+    wire = await routes.connect()
     started, let_go = asyncio.Event(), asyncio.Event()
 
     async def behind(name: str, body: bytes) -> None:
         started.set()
         await let_go.wait()
 
-    served.forwarding.behind = behind
+    routes.invocation.behind = behind
     await wire.send(post("left"))
     await asyncio.wait_for(started.wait(), WAIT_S)
     wire.writer.close()
     await asyncio.sleep(0.05)
     let_go.set()
-    state = served.server.server_state
+    state = routes.server.server_state
     await until(lambda: not state.tasks and not state.connections)
-    assert [name for name, _ in served.forwarding.asked] == ["left"]
+    assert [name for name, _ in routes.invocation.asked] == ["left"]
 
 
-async def test_the_end(clock: Clock, served: Served) -> None:
+async def test_the_end(clock: Clock, routes: RoutesOnFake) -> None:
     """What is in flight at the end is answered, and its connection closed; later, it is a 503."""
-    wire, late, idle = [await served.connect() for _ in range(3)]
+    wire, late, idle = [await routes.connect() for _ in range(3)]
     let_go = asyncio.Event()
 
     async def behind(name: str, body: bytes) -> None:
         await (asyncio.Event() if name == "late" else let_go).wait()
 
-    served.forwarding.behind = behind
+    routes.invocation.behind = behind
     await wire.send(post("m"))
     await late.send(post("late"))
     await idle.send(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
     assert (await idle.answer())[0] == 200
-    served.server.config.timeout_graceful_shutdown = 30
-    served.server.should_exit = True
+    routes.server.config.timeout_graceful_shutdown = 30
+    routes.server.should_exit = True
     assert await idle.is_closed()
     let_go.set()
     status, headers, body = await wire.answer()
@@ -243,38 +243,38 @@ async def test_the_end(clock: Clock, served: Served) -> None:
     assert b"stopping" in body
 
 
-async def test_a_caller_that_does_not_read(served: Served) -> None:
+async def test_a_caller_that_does_not_read(routes: RoutesOnFake) -> None:
     """Its next requests are not looked at before it has read on; then all are answered."""
-    wire = await served.connect()
+    wire = await routes.connect()
     body = b"x" * 4_000_000
     for _ in range(8):
         wire.writer.write(post("m", body))
     await asyncio.sleep(0.5)
-    assert len(served.forwarding.asked) < 5
+    assert len(routes.invocation.asked) < 5
     for _ in range(8):
         assert (await wire.answer())[2] == b"m:" + body
-    assert served.forwarding.asked[0][1].body == [], "an idle connection would keep it"
+    assert routes.invocation.asked[0][1].body == [], "an idle connection would keep it"
 
 
 @pytest.mark.parametrize("path", [b"/models/m/invoke", b"/models/%6d/invoke"])
-async def test_trailers_are_no_headers(served: Served, path: bytes) -> None:
+async def test_trailers_are_no_headers(routes: RoutesOnFake, path: bytes) -> None:
     """RFC 9110 6.5.1; in one read with the rest, or behind it."""
-    wire = await served.connect()
+    wire = await routes.connect()
     head = b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
     await wire.send(head + b"1\r\na\r\n0\r\n", b"content-encoding: gzip\r\n\r\n")
     assert (await wire.answer())[2] == b"m:a"
-    served.forwarding.asked.clear()
+    routes.invocation.asked.clear()
     await wire.send(head + b"1\r\na\r\n0\r\ncontent-encoding: gzip\r\n\r\n")
     assert (await wire.answer())[2] == b"m:a"
-    ((_, request),) = served.forwarding.asked
+    ((_, request),) = routes.invocation.asked
     assert [name for name, _ in request.headers] == [b"host", b"transfer-encoding"]
 
 
-async def test_no_request_behind_a_large_answer(served: Served) -> None:
+async def test_no_request_behind_a_large_answer(routes: RoutesOnFake) -> None:
     """What is said about it stands behind the answer, which is whole; then the connection ends."""
-    wire = await served.connect()
+    wire = await routes.connect()
     wire.writer.write(post("m", b"x" * 20_000_000))
-    while not served.forwarding.asked:  # noqa: ASYNC110 # it has no event
+    while not routes.invocation.asked:  # noqa: ASYNC110 # it has no event
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     wire.writer.write(b"\0\0 no request \r\n\r\n")
@@ -283,20 +283,20 @@ async def test_no_request_behind_a_large_answer(served: Served) -> None:
     assert await wire.is_closed()
 
 
-async def test_no_request_behind_an_answer(served: Served) -> None:
+async def test_no_request_behind_an_answer(routes: RoutesOnFake) -> None:
     """On a connection that is idle it is a 400."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(post("m"))
     assert (await wire.answer())[0] == 200
     await wire.send(b"\0\0 no request \r\n\r\n")
     assert (await asyncio.wait_for(wire.reader.read(-1), WAIT_S)).startswith(b"HTTP/1.1 400")
 
 
-async def test_a_caller_that_never_reads(clock: Clock, served: Served) -> None:
+async def test_a_caller_that_never_reads(clock: Clock, routes: RoutesOnFake) -> None:
     """Its answer is held no longer than an invocation may take."""
-    served.forwarding.timeout_s = 5
-    wire = await served.connect()
+    routes.invocation.timeout_s = 5
+    wire = await routes.connect()
     wire.writer.write(post("m", b"x" * 20_000_000))
-    await until(lambda: bool(served.forwarding.asked))
-    state = served.server.server_state
+    await until(lambda: bool(routes.invocation.asked))
+    state = routes.server.server_state
     await clock.until(lambda: not state.tasks and not state.connections, within_s=6)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.serve.served import Served, Wire
+from tests.unit.serve.routes_on_fake import RoutesOnFake, Wire
 
 _HIDDEN = b"DELETE /models/m HTTP/1.1\r\nhost: x\r\n\r\n"
 _BODIES = (b"", b"1", _HIDDEN, _HIDDEN * 2, b"x" * 300, b"0\r\n\r\n", b"5\r\n" + _HIDDEN)
@@ -60,11 +60,11 @@ def _request(chance: random.Random) -> bytes:
 
 
 async def _play(
-    served: Served, whole: bytes, cuts: Sequence[int], asked: list[bytes]
+    routes: RoutesOnFake, whole: bytes, cuts: Sequence[int], asked: list[bytes]
 ) -> tuple[list[int], list[bytes]]:
     """The statuses of the answers, and the bodies that were invoked with."""
     asked.clear()
-    wire = await served.connect()
+    wire = await routes.connect()
     for start, stop in zip([0, *cuts], [*cuts, len(whole)], strict=True):
         wire.writer.write(whole[start:stop])
         for _ in range(3):  # the server reads it before the next is written
@@ -87,19 +87,19 @@ async def _statuses(wire: Wire) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_wherever_segments_end(served: Served, seed: int) -> None:
+async def test_wherever_segments_end(routes: RoutesOnFake, seed: int) -> None:
     """Whole, cut into single bytes, and at random: the same answers, the same invocations."""
     asked: list[bytes] = []
 
     async def note(_: str, body: bytes) -> None:
         asked.append(bytes(body))
 
-    served.forwarding.behind = note
+    routes.invocation.behind = note
     chance = random.Random(seed)
     for _ in range(12):
         whole = b"".join(_request(chance) for _ in range(chance.randint(1, 4)))
         places = range(1, len(whole))
         cuts = [places, sorted(chance.sample(places, 2)), sorted(chance.sample(places, 6))]
-        expected = await _play(served, whole, [], asked)
+        expected = await _play(routes, whole, [], asked)
         for each in cuts:
-            assert await _play(served, whole, each, asked) == expected, (whole, each)
+            assert await _play(routes, whole, each, asked) == expected, (whole, each)

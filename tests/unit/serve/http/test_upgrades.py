@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.unit.serve.served import Served, Wire, post
+from tests.unit.serve.routes_on_fake import RoutesOnFake, Wire, post
 
 PING = b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n"
 #: In the body of another: it would unload the model.
@@ -42,7 +42,7 @@ async def answers(wire: Wire, count: int) -> list[tuple[int, bytes]]:
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("name", ["m", "%6d"], ids=["plain", "ASGI"])
 async def test_a_wish_to_upgrade_is_passed_over(
-    served: Served, wish: str, chunked: bool, name: str
+    routes: RoutesOnFake, wish: str, chunked: bool, name: str
 ) -> None:
     """The body is the request's, wherever the segments end, and what comes behind is answered."""
     one = wishing(wish, HIDDEN, chunked, name)
@@ -52,7 +52,7 @@ async def test_a_wish_to_upgrade_is_passed_over(
     end = one.index(b"\r\n\r\n") + 4
     cuts = ([len(whole)], [end, len(whole)], [end - 1, end + 9, len(whole)], range(1, len(whole)))
     for places in cuts:
-        wire = await served.connect()
+        wire = await routes.connect()
         starts = [0, *places]
         for start, stop in zip(starts, [*places, len(whole)], strict=True):
             wire.writer.write(whole[start:stop])
@@ -62,9 +62,9 @@ async def test_a_wish_to_upgrade_is_passed_over(
         wire.writer.close()
 
 
-async def test_a_large_body_behind_a_wish(served: Served) -> None:
+async def test_a_large_body_behind_a_wish(routes: RoutesOnFake) -> None:
     """It comes through whole; one that is too large is refused as any."""
-    wire = await served.connect()
+    wire = await routes.connect()
     body = b"x" * 5_000_000
     await wire.send(post("m", body, headers=WISHES["h2c"]) + PING)
     assert await answers(wire, 2) == [(200, b"m:" + body), (200, b"")]
@@ -73,9 +73,9 @@ async def test_a_large_body_behind_a_wish(served: Served) -> None:
     assert (status, b"at most 20000000" in said) == (413, True)
 
 
-async def test_a_large_head_with_a_wish_is_refused(served: Served) -> None:
+async def test_a_large_head_with_a_wish_is_refused(routes: RoutesOnFake) -> None:
     """Its bounds are those of any head, in pieces, too."""
-    wire = await served.connect()
+    wire = await routes.connect()
     line = "a: " + "x" * 17_000 + "\r\n"
     whole = post("m", b"1", headers=WISHES["h2c"] + line)
     await wire.send(whole[:9000], whole[9000:17_000], whole[17_000:])
@@ -113,11 +113,11 @@ async def test_a_large_head_with_a_wish_is_refused(served: Served) -> None:
     ],
 )
 async def test_what_is_no_request_of_ours_ends_the_connection(
-    served: Served, head: bytes, says: bytes
+    routes: RoutesOnFake, head: bytes, says: bytes
 ) -> None:
     """One sentence, and nothing behind it is read as a request (RFC 9112 3.2, 6, 9110 2.5)."""
     for cut in (len(head) + 2, 11, 1):
-        wire = await served.connect()
+        wire = await routes.connect()
         whole = head + b"\r\n" + HIDDEN
         await wire.send(whole[:cut], whole[cut:])
         status, headers, said = await wire.answer()
@@ -126,8 +126,8 @@ async def test_what_is_no_request_of_ours_ends_the_connection(
         assert await wire.is_closed()
 
 
-async def test_a_request_without_a_host_is_taken(served: Served) -> None:
+async def test_a_request_without_a_host_is_taken(routes: RoutesOnFake) -> None:
     """As of HTTP/1.0, and of what is typed by hand."""
-    wire = await served.connect()
+    wire = await routes.connect()
     await wire.send(post("m", b"1").replace(b"host: x\r\n", b""))
     assert (await wire.answer())[2] == b"m:1"

@@ -36,14 +36,14 @@ from serve.models.registry import State
 from serve.models.request_queue import MIB, Bounds, HeldBody, RequestQueues
 from serve.triton.connection import Answer
 from tests.support.clock import Clock
-from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
+from tests.unit.serve.parts_on_fake import DEAD, WAIT_S, parts_on_fake, until
 
 BINARY = b"application/vnd.sagemaker-triton.binary+json"
 
 
 async def test_binary_goes_there_and_back(tmp_path: Path) -> None:
     """The header size in SageMaker's form outside, in Triton's inside; the bytes as they are."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         head = b'{"inputs":[{"name":"x","shape":[3],"datatype":"UINT8"'
         head += b',"parameters":{"binary_data_size":3}}]}'
@@ -130,7 +130,9 @@ async def test_answers_that_are_errors(
     """Each is ours, of the right kind, in one line; nothing stays in flight or is loaded again."""
     knobs: Any = {"infer": {"m": {**wrong, "times": 1}}}
     limit_s = 1.0 if "hang" in wrong else WAIT_S
-    async with joined(tmp_path, invoke_timeout_s=limit_s, operation=operation, **knobs) as on:
+    async with parts_on_fake(
+        tmp_path, invoke_timeout_s=limit_s, operation=operation, **knobs
+    ) as on:
         await on.load()
         with pytest.raises(error, match=says) as raised:
             await on.invoke()
@@ -152,7 +154,7 @@ async def test_a_model_of_many_words(
 ) -> None:
     """Its caller gets those that there is room for, and is told when there were more."""
     knobs: Any = {"infer": {"m": {"status": 500, "message": message}}}
-    async with joined(tmp_path, operation=operation, **knobs) as on:
+    async with parts_on_fake(tmp_path, operation=operation, **knobs) as on:
         await on.load()
         with pytest.raises(InvocationFailed) as raised:
             await on.invocation.forward("m", Request([], [b'{"inputs":[]}']))
@@ -166,7 +168,7 @@ async def test_a_model_of_many_words(
 @pytest.mark.parametrize("body", [[], [b""], [b"", b""]])
 async def test_an_empty_body(tmp_path: Path, body: list[bytes]) -> None:
     """The caller's fault, without asking tritonserver."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         with pytest.raises(BadRequest, match="the body: found nothing"):
             await on.invocation.forward("m", Request([], body))
@@ -175,7 +177,7 @@ async def test_an_empty_body(tmp_path: Path, body: list[bytes]) -> None:
 
 async def test_a_model_that_is_not_there(tmp_path: Path) -> None:
     """Unknown, or still being loaded."""
-    async with joined(tmp_path, load={"m": {"delay_s": 0.3}}) as on:
+    async with parts_on_fake(tmp_path, load={"m": {"delay_s": 0.3}}) as on:
         with pytest.raises(ModelNotLoaded, match="is not loaded"):
             await on.invoke()
         loading = asyncio.ensure_future(on.load())
@@ -197,7 +199,7 @@ async def test_a_request_goes_when_its_answer_comes(tmp_path: Path) -> None:
             super().hold(name, count)
 
     queues = Queues(Bounds(held_bytes=4 * MIB, total_held_bytes=4 * MIB))
-    async with joined(tmp_path, queues=queues) as on:
+    async with parts_on_fake(tmp_path, queues=queues) as on:
         await on.load()
         tensor = bytes(bytearray(3 * MIB))
         head = b'{"inputs":[{"name":"x","shape":[%d],"datatype":"UINT8"' % len(tensor)
@@ -223,7 +225,7 @@ async def test_what_is_made_of_a_request_is_counted(tmp_path: Path, compressed: 
     body = b'{"inputs":[{"name":"x","shape":[100000],"datatype":"FP64","data":[' + data + b"]}]}"
     headers = [(b"content-encoding", b"gzip")] if compressed else []
     came = gzip.compress(body) if compressed else body
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         queues = on.registry.queues
         counted: list[int] = []
@@ -263,7 +265,7 @@ async def test_json_that_is_too_long_to_be_read(tmp_path: Path, large_answers: b
     values = b'{"name":"x%d","shape":[1],"datatype":"INT64","data":[1]}'
     body = b'{"inputs":[' + b",".join(values % number for number in range(320_000)) + b"]}"
     assert len(body) > 16 * MIB
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         on.registry.loaded("m").answered(large=large_answers)
         invocation = Invocation(
@@ -282,7 +284,7 @@ async def test_json_that_is_too_long_to_be_read(tmp_path: Path, large_answers: b
 
 async def test_a_bomb_does_not_hold_the_loop(tmp_path: Path) -> None:
     """While a compressed body is looked at, others are answered."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         bomb = gzip.compress(b"\0" * MOST_INFLATED, 1)
         headers = [(b"content-encoding", b"gzip")]
@@ -298,7 +300,7 @@ async def test_a_bomb_does_not_hold_the_loop(tmp_path: Path) -> None:
 
 async def test_a_stream(tmp_path: Path) -> None:
     """Its pieces as they come; in flight until the last one was read."""
-    async with joined(tmp_path, operation="generate_stream") as on:
+    async with parts_on_fake(tmp_path, operation="generate_stream") as on:
         await on.load()
         model = on.registry.loaded("m")
         answer = await on.invocation.forward("m", Request([], [b'{"say":"hi"}']))
@@ -312,7 +314,7 @@ async def test_a_stream(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pieces", [0, 1])
 async def test_a_stream_that_is_closed_early(tmp_path: Path, pieces: int) -> None:
     """Before its first piece too: it is no longer in flight, and an unload does not wait."""
-    async with joined(tmp_path, operation="generate_stream") as on:
+    async with parts_on_fake(tmp_path, operation="generate_stream") as on:
         await on.load()
         body = await on.stream()
         for _ in range(pieces):
@@ -327,7 +329,7 @@ async def test_a_stream_that_is_closed_early(tmp_path: Path, pieces: int) -> Non
 async def test_a_stream_that_meets_a_loss(tmp_path: Path) -> None:
     """The model is loaded again before the first byte of the answer goes out."""
     knobs: Any = {"infer": {"m": {**DEAD, "times": 1}}}
-    async with joined(tmp_path, operation="generate_stream", **knobs) as on:
+    async with parts_on_fake(tmp_path, operation="generate_stream", **knobs) as on:
         await on.load()
         body = await on.stream()
         assert b"data: " in b"".join([piece async for piece in body])
@@ -348,7 +350,7 @@ async def test_a_stream_that_fails_at_its_head(
 ) -> None:
     """An error of ours, and nothing in flight."""
     options: Any = {"operation": "generate_stream", "invoke_timeout_s": 0.5, "infer": {"m": wrong}}
-    async with joined(tmp_path, **options) as on:
+    async with parts_on_fake(tmp_path, **options) as on:
         await on.load()
         with pytest.raises(error):
             await on.stream()
@@ -358,7 +360,7 @@ async def test_a_stream_that_fails_at_its_head(
 
 async def test_a_caller_who_goes_away(tmp_path: Path) -> None:
     """Waiting, he is gone at once; what tritonserver has keeps its place until it is answered."""
-    async with joined(tmp_path, infer={"m": {"delay_s": 1.0, "times": 1}}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": {"delay_s": 1.0, "times": 1}}) as on:
         await on.load()
         model = on.registry.loaded("m")
         model.queue.open(1)
@@ -379,7 +381,7 @@ async def test_a_caller_who_goes_away(tmp_path: Path) -> None:
 async def test_a_caller_who_is_not_waited_for(clock: Clock, tmp_path: Path) -> None:
     """An answer that never comes takes its place twice as long as an invocation may take."""
     knobs: Any = {"infer": {"m": {"hang": True, "times": 1}}}
-    async with joined(tmp_path, invoke_timeout_s=100, **knobs) as on:
+    async with parts_on_fake(tmp_path, invoke_timeout_s=100, **knobs) as on:
         await on.load()
         model = on.registry.loaded("m")
         model.queue.open(1)
@@ -404,7 +406,7 @@ async def test_a_caller_who_is_not_waited_for(clock: Clock, tmp_path: Path) -> N
 async def test_the_time_that_was_spent_waiting(clock: Clock, tmp_path: Path) -> None:
     """Who waited for others for most of his time is told so: no higher limit is what he needs."""
     knobs: Any = {"infer": {"m": {"delay_s": 70}}}
-    async with joined(tmp_path, invoke_timeout_s=100, **knobs) as on:
+    async with parts_on_fake(tmp_path, invoke_timeout_s=100, **knobs) as on:
         await on.load()
         on.registry.loaded("m").queue.open(1)
         first, second = (
@@ -422,7 +424,9 @@ async def test_the_time_that_was_spent_waiting(clock: Clock, tmp_path: Path) -> 
 
 async def test_a_tritonserver_that_dies_frees_its_places(tmp_path: Path) -> None:
     """Also those of callers who left."""
-    async with joined(tmp_path, dies=True, infer={"m": {"hang": True}}, invoke_timeout_s=20) as on:
+    async with parts_on_fake(
+        tmp_path, dies=True, infer={"m": {"hang": True}}, invoke_timeout_s=20
+    ) as on:
         await on.load()
         model = on.registry.loaded("m")
         caller = asyncio.ensure_future(on.invoke())
@@ -437,7 +441,7 @@ async def test_a_tritonserver_that_dies_frees_its_places(tmp_path: Path) -> None
 
 async def test_a_stream_holds_a_place(tmp_path: Path) -> None:
     """Until it is read or closed."""
-    async with joined(tmp_path, operation="generate_stream") as on:
+    async with parts_on_fake(tmp_path, operation="generate_stream") as on:
         await on.load()
         model = on.registry.loaded("m")
         model.queue.open(1)

@@ -18,8 +18,8 @@ from serve.errors import ResourceExhausted, TritonTimeout
 from serve.models.registry import State
 from serve.triton.control import LOST_UNLOAD_S
 from tests.support.clock import Clock
-from tests.unit.serve.joined import WAIT_S, Joined, joined, stepping, until
-from tests.unit.serve.stub_stand_in import started_by, starting, stub
+from tests.unit.serve.fake_stub import started_by, starting, stub
+from tests.unit.serve.parts_on_fake import WAIT_S, PartsOnFake, parts_on_fake, stepping, until
 
 #: tritonserver says for so long that it has the model: of the test's clock, which moves on.
 LONG_S = WAIT_S / 2
@@ -32,11 +32,11 @@ def generated(decide: Callable[[], ServingPlan]) -> ServingPlan:
     return replace(made, models=tuple(replace(each, generated=True) for each in made.models))
 
 
-def join(root: Path, **knobs: Any) -> AbstractAsyncContextManager[Joined]:
-    return joined(root, lifecycle={"in_thread": stepping(decide=generated)}, **knobs)
+def join(root: Path, **knobs: Any) -> AbstractAsyncContextManager[PartsOnFake]:
+    return parts_on_fake(root, lifecycle={"in_thread": stepping(decide=generated)}, **knobs)
 
 
-async def pass_long(clock: Clock, on: Joined) -> None:
+async def pass_long(clock: Clock, on: PartsOnFake) -> None:
     """From when tritonserver was asked to unload: the caller may be answered before that."""
     await until(lambda: "unload" in on.events("unload"))
     clock.advance(LONG_S)
@@ -203,7 +203,7 @@ async def test_one_that_may_have_something_to_finalize_is_not_killed(tmp_path: P
         own: Callable[[Any], Any] = lambda model: replace(model, generated=False)  # noqa: E731
         return replace(made, models=(*map(own, reversed(others)), last))
 
-    async with joined(tmp_path, lifecycle={"in_thread": stepping(decide=partly)}) as on:
+    async with parts_on_fake(tmp_path, lifecycle={"in_thread": stepping(decide=partly)}) as on:
         await on.load()
         with stub(on.repository, "m.step", 0.3) as ending:
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)

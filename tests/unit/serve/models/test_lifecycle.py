@@ -36,21 +36,21 @@ from serve.invoke.request import Request
 from serve.models.registry import State
 from serve.triton.hosting import HostingSettings
 from serve.triton.stubs import Patience
-from tests.unit.serve.joined import (
+from tests.unit.serve.fake_stub import started_by, starting, stub
+from tests.unit.serve.parts_on_fake import (
     CHOICES,
     WAIT_S,
     Lacking,
     invocation_of,
-    joined,
+    parts_on_fake,
     stepping,
     until,
 )
-from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 
 async def test_a_straight_line_there_and_back(tmp_path: Path) -> None:
     """Load, invoke, unload: afterwards nothing is held and the name is free."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         url = on.archive()
         for _ in range(2):
             await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
@@ -63,7 +63,7 @@ async def test_a_straight_line_there_and_back(tmp_path: Path) -> None:
 
 async def test_unload_waits_for_stubs_that_tritonserver_no_longer_tells_of(tmp_path: Path) -> None:
     """Those of what was lost under the model end beside its own, and maybe after them."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         with stub(on.repository, "m.step", 0.5) as ending:
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
@@ -74,7 +74,7 @@ async def test_unload_waits_for_stubs_that_tritonserver_no_longer_tells_of(tmp_p
 async def test_unload_ends_stubs_that_stay(tmp_path: Path) -> None:
     """tritonserver keeps some for ever; another model's are no matter."""
     hosting = HostingSettings(patience=Patience(ending_s=0.1))
-    async with joined(tmp_path, hosting=hosting) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting) as on:
         await on.load()
         with (
             stub(on.repository, "m.step", WAIT_S) as staying,
@@ -89,7 +89,7 @@ async def test_unload_ends_what_stubs_have_started(tmp_path: Path) -> None:
     """Also that of stubs that tritonserver ends itself."""
     hosting = HostingSettings(patience=Patience(alone_s=0.1))
     mine = tmp_path / "mine"
-    async with joined(tmp_path, hosting=hosting) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting) as on:
         await on.load()
         unload = on.triton.itself("request_unload")
         with stub(on.repository, "m.step", WAIT_S, more=starting(mine)) as ending:
@@ -112,7 +112,7 @@ async def test_what_stubs_have_started_is_looked_for_without_threads(tmp_path: P
         patience=Patience(alone_s=0.1), in_thread=Lacking(threads=True).in_thread
     )
     mine = tmp_path / "mine"
-    async with joined(tmp_path, hosting=hosting) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting) as on:
         await on.load()
         plan = on.registry.loaded("m").serving
 
@@ -192,7 +192,7 @@ async def test_a_load_that_fails(
     tmp_path: Path, options: dict[str, Any], url: str, error: type[ServeError], says: str
 ) -> None:
     """At whichever step: the reason is told in one line, and no trace is left."""
-    async with joined(tmp_path, **options) as on:
+    async with parts_on_fake(tmp_path, **options) as on:
         on.archive("good")
         on.archive("broken", config="nonsense {")
         url = url.replace("{root}", str(on.root))
@@ -213,7 +213,7 @@ async def test_a_disk_that_does_not_answer(tmp_path: Path) -> None:
         return read()
 
     hooks = {"in_thread": stepping(read=hanging)}
-    async with joined(tmp_path, load_timeout_s=0.3, lifecycle=hooks) as on:
+    async with parts_on_fake(tmp_path, load_timeout_s=0.3, lifecycle=hooks) as on:
         url = on.archive()
         with pytest.raises(TritonTimeout, match=r"^reading the archive .* SERVE_LOAD_TIMEOUT"):
             await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S / 2)
@@ -227,7 +227,7 @@ async def test_a_disk_that_does_not_answer(tmp_path: Path) -> None:
 )
 async def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     """The caller's fault, before anything is touched."""
-    async with joined(tmp_path, start=False) as on:
+    async with parts_on_fake(tmp_path, start=False) as on:
         with pytest.raises(CallerError, match="the model name"):
             await on.lifecycle.load(name, on.archive())
         assert on.registry.count(*State) == 0
@@ -243,7 +243,7 @@ async def test_a_disk_that_is_full(tmp_path: Path) -> None:
 
         hooks = {"in_thread": stepping(publish=fail)}
         (tmp_path / str(number)).mkdir()
-        async with joined(tmp_path / str(number), lifecycle=hooks) as on:
+        async with parts_on_fake(tmp_path / str(number), lifecycle=hooks) as on:
             with pytest.raises(error, match="could not be published"):
                 await on.load()
             await on.assert_empty()
@@ -256,7 +256,7 @@ async def test_a_file_that_nothing_can_read(tmp_path: Path) -> None:
     def fail(_: object) -> Any:
         raise broken
 
-    async with joined(tmp_path, lifecycle={"in_thread": stepping(publish=fail)}) as on:
+    async with parts_on_fake(tmp_path, lifecycle={"in_thread": stepping(publish=fail)}) as on:
         with pytest.raises(ModelUnusable) as refused:
             await on.load()
         assert str(refused.value) == "/m/unique.a.parquet: cannot be read; export it again"
@@ -266,7 +266,7 @@ async def test_a_file_that_nothing_can_read(tmp_path: Path) -> None:
 async def test_a_failed_load_ends_stubs_that_stay(tmp_path: Path) -> None:
     """As an unload does, with what they have started."""
     hosting = HostingSettings(patience=Patience(ending_s=0.1, alone_s=0.1))
-    async with joined(tmp_path, hosting=hosting) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting) as on:
         with contextlib.ExitStack() as running:
             started = []
 
@@ -286,7 +286,7 @@ async def test_a_failed_load_ends_stubs_that_stay(tmp_path: Path) -> None:
 
 async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     """Waited for as long as the start may take, and then given up without a trace."""
-    async with joined(tmp_path, never_live=True, start=False, start_timeout_s=0.2) as on:
+    async with parts_on_fake(tmp_path, never_live=True, start=False, start_timeout_s=0.2) as on:
         with pytest.raises(TritonUnavailable, match=r"not live within 0\.2 s"):
             await on.load()
         assert on.registry.count(*State) == 0
@@ -309,7 +309,7 @@ async def test_a_load_that_is_cancelled(tmp_path: Path, step: str) -> None:
             finished.set()
 
     hooks = {"in_thread": stepping(**{step: slowly})}
-    async with joined(tmp_path, lifecycle=hooks, **options) as on:
+    async with parts_on_fake(tmp_path, lifecycle=hooks, **options) as on:
         loop.call_later(0.3, blocked.set)
         if step == "start":
 
@@ -333,7 +333,7 @@ async def test_a_load_that_is_cancelled(tmp_path: Path, step: str) -> None:
 
 async def test_one_name_is_loaded_once(tmp_path: Path) -> None:
     """Of twenty loads at once one wins, the others are told that it is being loaded."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         url = on.archive()
         loads = [on.lifecycle.load("m", url) for _ in range(20)]
         results = await asyncio.wait_for(asyncio.gather(*loads, return_exceptions=True), WAIT_S)
@@ -345,7 +345,7 @@ async def test_one_name_is_loaded_once(tmp_path: Path) -> None:
 
 async def test_names_do_not_meet(tmp_path: Path) -> None:
     """Ten archives with the same step names load at once and unload at once."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         names = [f"m{number}" for number in range(10)]
         await asyncio.gather(*(on.load(name) for name in names))
         assert len(await on.held()) == 20
@@ -356,7 +356,7 @@ async def test_names_do_not_meet(tmp_path: Path) -> None:
 
 async def test_unload_of_what_is_not_loaded(tmp_path: Path) -> None:
     """Unknown, being loaded, or being unloaded: not loaded, in other words each."""
-    async with joined(tmp_path, load={"m": {"delay_s": 0.5}}) as on:
+    async with parts_on_fake(tmp_path, load={"m": {"delay_s": 0.5}}) as on:
         with pytest.raises(ModelNotLoaded, match="is not loaded"):
             await on.lifecycle.unload("m")
         loading = asyncio.ensure_future(on.load())
@@ -392,7 +392,7 @@ async def test_a_workflow_whose_tables_turn_out_unusable(
         "choices": lambda: choices,
         "write_tables": write,
     }
-    async with joined(tmp_path, lifecycle=settings) as on:
+    async with parts_on_fake(tmp_path, lifecycle=settings) as on:
         on.admission.lacks = lambda: seen.append("room")
         with caplog.at_level(logging.INFO, logger="serve.models.lifecycle"):
             served = await on.lifecycle.load("two", str(examples / "two_workflows/repository"))
@@ -410,7 +410,7 @@ async def test_a_workflow_whose_tables_turn_out_unusable(
 
 async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
     """Requests that came before are answered; those that come after are refused."""
-    async with joined(tmp_path, infer={"m": {"delay_s": 0.5, "times": 5}}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": {"delay_s": 0.5, "times": 5}}) as on:
         await on.load()
         calls = [asyncio.ensure_future(on.invoke()) for _ in range(5)]
         await until(lambda: len(on.events("infer")) == 5)
@@ -428,7 +428,7 @@ async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
 async def test_an_unload_that_takes_too_long(tmp_path: Path, why: str) -> None:
     """It is listed again and can be invoked, so that the platform can try again."""
     knobs: Any = {"unload": {"m": {"ready_for_s": -1, "times": 3}}} if why == "held" else {}
-    async with joined(tmp_path, unload_timeout_s=1.0, **knobs) as on:
+    async with parts_on_fake(tmp_path, unload_timeout_s=1.0, **knobs) as on:
         await on.load()
         model = on.registry.loaded("m")
         if why == "held":
@@ -445,7 +445,7 @@ async def test_an_unload_that_takes_too_long(tmp_path: Path, why: str) -> None:
 
 async def test_an_unload_that_is_cancelled(tmp_path: Path) -> None:
     """Listed again while it waits; gone when it was past that."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         with invocation_of(on.registry.loaded("m")):
             unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
@@ -469,7 +469,7 @@ async def test_an_unload_that_is_cancelled_while_stubs_end(tmp_path: Path) -> No
         ending.set()
         await asyncio.Event().wait()
 
-    async with joined(tmp_path, hosting=HostingSettings(end_stubs=never)) as on:
+    async with parts_on_fake(tmp_path, hosting=HostingSettings(end_stubs=never)) as on:
         await on.load()
         unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
         await asyncio.wait_for(ending.wait(), WAIT_S)
@@ -481,7 +481,7 @@ async def test_an_unload_that_is_cancelled_while_stubs_end(tmp_path: Path) -> No
 
 async def test_steps_that_stay_are_unloaded_by_name(tmp_path: Path) -> None:
     """A step that is held after its ensemble has gone is asked to go itself."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         await on.control.unload_model("m", unload_dependents=False)
         assert await on.held() == ["m.step"]
@@ -491,7 +491,7 @@ async def test_steps_that_stay_are_unloaded_by_name(tmp_path: Path) -> None:
 
 async def test_unloading_when_the_server_is_gone(tmp_path: Path) -> None:
     """A tritonserver that is not there holds nothing: the unload is done."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         await on.process.stop()
         await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
@@ -515,7 +515,7 @@ async def test_an_undoing_waits_for_what_is_still_written(tmp_path: Path) -> Non
         work()
 
     hooks = {"in_thread": stepping(publish=publish_slowly, retract=retract)}
-    async with joined(tmp_path, lifecycle=hooks) as on:
+    async with parts_on_fake(tmp_path, lifecycle=hooks) as on:
         loading = asyncio.ensure_future(on.lifecycle.load("m", on.archive()))
         await until(writing.is_set)
         for _ in range(3):
@@ -531,7 +531,7 @@ async def test_an_undoing_waits_for_what_is_still_written(tmp_path: Path) -> Non
 
 async def test_no_load_begins_once_the_container_stops(tmp_path: Path) -> None:
     """It would not be seen to its end."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         on.lifecycle.stop()
         with pytest.raises(TritonUnavailable, match="the container is stopping"):
             await on.load()
@@ -542,7 +542,7 @@ async def test_without_threads(tmp_path: Path) -> None:
     """A load is refused so that the platform makes room; an unload leaves nothing all the same."""
     lacking = Lacking()
     kept = {"in_thread": lacking.in_thread}
-    async with joined(tmp_path, hosting=lacking.hosting, lifecycle=kept) as on:
+    async with parts_on_fake(tmp_path, hosting=lacking.hosting, lifecycle=kept) as on:
         await on.load()
         lacking.threads = True
         with pytest.raises(ResourceExhausted, match="can't start new thread"):
@@ -553,7 +553,7 @@ async def test_without_threads(tmp_path: Path) -> None:
 
 async def test_what_an_unload_could_not_remove(tmp_path: Path) -> None:
     """For want of a descriptor, say: the name is the next load's all the same."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         (on.repository / "m.step/1").mkdir(parents=True)
         await on.load()
         assert b"echo" in await on.invoke()
@@ -570,7 +570,7 @@ async def test_the_limit_is_for_all_of_a_load(tmp_path: Path) -> None:
         return work()
 
     kept = {"in_thread": stepping(publish=slowly)}
-    async with joined(tmp_path, load_timeout_s=5, lifecycle=kept) as on:
+    async with parts_on_fake(tmp_path, load_timeout_s=5, lifecycle=kept) as on:
         load = on.triton.itself("request_load")
 
         async def noting(plan: ServingPlan, deadline: Deadline) -> None:
@@ -585,7 +585,7 @@ async def test_the_limit_is_for_all_of_a_load(tmp_path: Path) -> None:
 @pytest.mark.parametrize("turns", range(5))
 async def test_a_model_that_is_lost_as_its_unload_begins(tmp_path: Path, turns: int) -> None:
     """It is listed, so it can be unloaded, whenever callers find it lost."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         model = on.registry.loaded("m")
         on.registry.begin_reload(model)
@@ -606,7 +606,7 @@ async def test_without_descriptors_a_failed_load_is_undone(tmp_path: Path) -> No
     """Stubs cannot be looked for then; the unload does not wait for that."""
 
     hosting = Lacking(descriptors=True).hosting
-    async with joined(tmp_path, hosting=hosting, **load_knob(message=FAILED)) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting, **load_knob(message=FAILED)) as on:
         with pytest.raises(ModelUnusable):
             await on.load()
         assert on.events("unload")

@@ -13,7 +13,7 @@ from ensemble_tools import Form, ServingPlan
 from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, TritonTimeout, TritonUnavailable
 from serve.http.contract_bodies import list_body, parse_page
 from serve.models.registry import Model, Registry, State
-from tests.unit.serve.joined import invocation_of
+from tests.unit.serve.parts_on_fake import invocation_of
 
 WAIT_S = 60.0
 LEGAL = {

@@ -24,8 +24,15 @@ from serve.models.registry import State
 from serve.triton.hosting import HostingSettings
 from serve.triton.stubs import Patience
 from tests.fakes import tritonserver as fake
-from tests.unit.serve.joined import DEAD, WAIT_S, Lacking, invocation_of, joined, until
-from tests.unit.serve.stub_stand_in import started_by, starting, stub
+from tests.unit.serve.fake_stub import started_by, starting, stub
+from tests.unit.serve.parts_on_fake import (
+    DEAD,
+    WAIT_S,
+    Lacking,
+    invocation_of,
+    parts_on_fake,
+    until,
+)
 
 LOST = [
     DEAD,
@@ -46,7 +53,7 @@ async def test_the_caller_that_meets_the_loss_is_answered(
     tmp_path: Path, lost: dict[str, Any]
 ) -> None:
     """Unloaded, loaded again, and the request sent once more."""
-    async with joined(tmp_path, infer={"m": {**lost, "times": 1}}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": {**lost, "times": 1}}) as on:
         await on.load()
         assert b"echo" in await on.invoke()
         assert on.events("load", "unload", "infer") == ["load", "infer", "unload", "load", "infer"]
@@ -57,7 +64,7 @@ async def test_the_caller_that_meets_the_loss_is_answered(
 async def test_twenty_callers_cause_one_reload(tmp_path: Path) -> None:
     """All meet the same death, all are answered, and the model is loaded again once."""
     knobs: Any = {"infer": {"m": {**DEAD, "times": 20, "delay_s": 0.3}}}
-    async with joined(tmp_path, **knobs) as on:
+    async with parts_on_fake(tmp_path, **knobs) as on:
         await on.load()
         answers = await asyncio.gather(*(on.invoke() for _ in range(20)))
         assert all(b"echo" in answer for answer in answers)
@@ -67,7 +74,7 @@ async def test_twenty_callers_cause_one_reload(tmp_path: Path) -> None:
 
 async def test_callers_in_one_turn_of_the_loop_cause_one_reload(tmp_path: Path) -> None:
     """Also when none of them had run between the look at the state and the reload."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         model = on.registry.loaded("m")
         await asyncio.gather(*(on.revival.revive(model, 0) for _ in range(20)))
@@ -77,7 +84,7 @@ async def test_callers_in_one_turn_of_the_loop_cause_one_reload(tmp_path: Path) 
 
 async def test_who_comes_late_causes_none(tmp_path: Path) -> None:
     """A loss that was met before the last reload is no reason for another."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         model = on.registry.loaded("m")
         await on.revival.revive(model, 0)
@@ -87,7 +94,7 @@ async def test_who_comes_late_causes_none(tmp_path: Path) -> None:
 
 async def test_a_model_that_dies_at_every_request(tmp_path: Path) -> None:
     """The caller gets an error after the second death; the model stays in the list."""
-    async with joined(tmp_path, infer={"m": DEAD}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": DEAD}) as on:
         await on.load()
         with pytest.raises(InvocationFailed, match="the model m failed: Stub process"):
             await on.invoke()
@@ -97,7 +104,7 @@ async def test_a_model_that_dies_at_every_request(tmp_path: Path) -> None:
 
 async def test_a_model_that_is_looked_at(tmp_path: Path) -> None:
     """Nobody asks for it: a stub of it that has died is found, and one that lives is left alone."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         with contextlib.ExitStack() as running:
             old = running.enter_context(stub(on.repository, "m.step", WAIT_S))
             await on.load()
@@ -118,7 +125,7 @@ async def test_a_model_that_is_looked_at(tmp_path: Path) -> None:
 async def test_other_failures_cause_no_reload(tmp_path: Path) -> None:
     """A model that raises, quoting what a dead one says, is not loaded again."""
     message = f"Failed to process the request(s) for model 'm_0_0', message: E: {DEAD['message']}"
-    async with joined(tmp_path, infer={"m": {"status": 500, "message": message}}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": {"status": 500, "message": message}}) as on:
         await on.load()
         with pytest.raises(InvocationFailed):
             await on.invoke()
@@ -128,7 +135,7 @@ async def test_other_failures_cause_no_reload(tmp_path: Path) -> None:
 async def test_what_an_older_generation_left_is_ended(tmp_path: Path) -> None:
     """Once nobody can wait for its answer; the stubs of the new one are left alone."""
     hosting = HostingSettings(patience=Patience(ending_s=0.1))
-    async with joined(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S) as old:
             with invocation_of(on.registry.loaded("m")):  # of the older generation
@@ -144,7 +151,7 @@ async def test_what_an_older_generation_had_started_is_ended(tmp_path: Path) -> 
     """Also where tritonserver ends the stub itself, at the unload."""
     hosting = HostingSettings(patience=Patience(alone_s=0.1))
     mine, others = tmp_path / "mine", tmp_path / "others"
-    async with joined(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
         await on.load()
         unload, load = on.triton.itself("request_unload"), on.triton.itself("request_load")
         with contextlib.ExitStack() as running:
@@ -174,7 +181,9 @@ async def test_a_reload_that_fails_ends_what_was_left(tmp_path: Path) -> None:
     """Nobody can unload the model any more."""
     hosting = HostingSettings(patience=Patience(ending_s=0.1, alone_s=0.1))
     failure = {"message": "no", "code": "INTERNAL", "after": 1}
-    async with joined(tmp_path, hosting=hosting, infer={"m": DEAD}, load={"m": failure}) as on:
+    async with parts_on_fake(
+        tmp_path, hosting=hosting, infer={"m": DEAD}, load={"m": failure}
+    ) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S, more=starting(tmp_path / "mine")) as old:
             with pytest.raises(ModelNotLoaded):
@@ -187,7 +196,7 @@ async def test_a_reload_that_fails_ends_what_was_left(tmp_path: Path) -> None:
 async def test_the_first_caller_goes_away(tmp_path: Path) -> None:
     """The reload that it began goes on, and the others are answered."""
     knobs: Any = {"infer": {"m": {**DEAD, "times": 5}}, "unload": {"m": {"ready_for_s": 0.5}}}
-    async with joined(tmp_path, **knobs) as on:
+    async with parts_on_fake(tmp_path, **knobs) as on:
         await on.load()
         callers = [asyncio.ensure_future(on.invoke()) for _ in range(5)]
         await until(lambda: len(on.events("infer")) == 5 and bool(on.events("unload")))
@@ -200,7 +209,7 @@ async def test_the_first_caller_goes_away(tmp_path: Path) -> None:
 
 async def test_invocations_wait_for_a_reload(tmp_path: Path) -> None:
     """None is sent while the model is loaded again; the model stays in the list."""
-    async with joined(tmp_path, unload={"m": {"ready_for_s": 0.5}}) as on:
+    async with parts_on_fake(tmp_path, unload={"m": {"ready_for_s": 0.5}}) as on:
         await on.load()
         model = on.registry.loaded("m")
         reviving = asyncio.ensure_future(on.revival.revive(model, 0))
@@ -215,7 +224,7 @@ async def test_invocations_wait_for_a_reload(tmp_path: Path) -> None:
 @pytest.mark.parametrize("callers", [1, 5])
 async def test_a_reload_that_fails(tmp_path: Path, callers: int) -> None:
     """The model is gone, from the list and from disk, and each caller is told so with a 404."""
-    async with joined(tmp_path, infer={"m": DEAD}) as on:
+    async with parts_on_fake(tmp_path, infer={"m": DEAD}) as on:
         await on.load()
         for path in on.repository.iterdir():  # what a load of it needs is lost as well
             path.rename(tmp_path / path.name)
@@ -231,7 +240,7 @@ async def test_a_reload_that_fails_in_part_leaves_nothing(tmp_path: Path) -> Non
     """What the reload did load before it failed is unloaded: no stub without an owner."""
     failure = {"message": "no", "code": "INTERNAL"}
     knobs: Any = {"infer": {"m": DEAD}, "load": {"m": {**failure, "after": 1}}}
-    async with joined(tmp_path, **knobs) as on:
+    async with parts_on_fake(tmp_path, **knobs) as on:
         await on.load()
         with pytest.raises(ModelNotLoaded):
             await on.invoke()
@@ -243,7 +252,7 @@ async def test_a_reload_without_memory_keeps_the_model(tmp_path: Path, callers: 
     """Each caller is told of the lack (507), and the next one succeeds when it is over."""
     lacking = {"message": "out of memory", "code": "INTERNAL", "after": 1, "times": 1}
     knobs: Any = {"infer": {"m": {**DEAD, "times": callers}}, "load": {"m": lacking}}
-    async with joined(tmp_path, **knobs) as on:
+    async with parts_on_fake(tmp_path, **knobs) as on:
         await on.load()
         calls = [on.invoke() for _ in range(callers)]
         for result in await asyncio.gather(*calls, return_exceptions=True):
@@ -256,7 +265,7 @@ async def test_an_invocation_does_not_wait_for_ever_for_a_reload(tmp_path: Path)
     """The limit of an invocation is for the reload in it as well; the reload goes on."""
     slow = {"delay_s": 2.0, "after": 1, "times": 1}
     knobs: Any = {"infer": {"m": {**DEAD, "times": 1}}, "load": {"m": slow}}
-    async with joined(tmp_path, invoke_timeout_s=0.5, **knobs) as on:
+    async with parts_on_fake(tmp_path, invoke_timeout_s=0.5, **knobs) as on:
         await on.load()
         with pytest.raises(TritonTimeout, match="SERVE_INVOKE_TIMEOUT"):
             await on.invoke()
@@ -269,7 +278,7 @@ async def test_an_invocation_does_not_wait_for_ever_for_a_reload(tmp_path: Path)
 
 async def test_unload_waits_for_a_reload(tmp_path: Path) -> None:
     """And then gives everything back."""
-    async with joined(tmp_path, unload={"m": {"ready_for_s": 0.3}}) as on:
+    async with parts_on_fake(tmp_path, unload={"m": {"ready_for_s": 0.3}}) as on:
         await on.load()
         reviving = asyncio.ensure_future(on.revival.revive(on.registry.loaded("m"), 0))
         await until(lambda: bool(on.events("unload")))
@@ -282,7 +291,7 @@ async def test_unload_waits_for_a_reload(tmp_path: Path) -> None:
 async def test_an_unload_that_began_is_not_undone_by_a_revival(tmp_path: Path) -> None:
     """Who meets the loss during an unload is told that the model is not loaded."""
     knobs: Any = {"infer": {"m": {**DEAD, "delay_s": 0.4}}}
-    async with joined(tmp_path, **knobs) as on:
+    async with parts_on_fake(tmp_path, **knobs) as on:
         await on.load()
         caller = asyncio.ensure_future(on.invoke())
         await until(lambda: bool(on.events("infer")))
@@ -296,7 +305,7 @@ async def test_an_unload_that_began_is_not_undone_by_a_revival(tmp_path: Path) -
 
 async def test_a_new_tritonserver_gets_every_model(tmp_path: Path) -> None:
     """After kill -9 all models are loaded again, and in the end all are answered as before."""
-    async with joined(tmp_path, dies=True) as on:
+    async with parts_on_fake(tmp_path, dies=True) as on:
         for name in ("a", "b"):
             await on.load(name)
         pid = on.process.pid
@@ -312,7 +321,7 @@ async def test_a_new_tritonserver_gets_every_model(tmp_path: Path) -> None:
 async def test_a_tritonserver_that_dies_again_while_it_is_filled(tmp_path: Path) -> None:
     """No model is given up for that: the next tritonserver gets them."""
     lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
-    async with joined(tmp_path, dies=True, lives=lives) as on:
+    async with parts_on_fake(tmp_path, dies=True, lives=lives) as on:
         for name in ("a", "b"):
             await on.load(name)
         for loads in (2, 4):
@@ -328,7 +337,7 @@ async def test_a_tritonserver_that_dies_again_while_it_is_filled(tmp_path: Path)
 
 async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None:
     """It is as lost as before; callers are told to try again, and no file is removed."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         await on.load()
         await on.process.stop()
         on.hosting.loading.load_timeout_s = 1
@@ -344,7 +353,7 @@ async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None
 async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None:
     """The model is as lost as before, so that the next tritonserver is given it."""
     lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
-    async with joined(tmp_path, dies=True, lives=lives) as on:
+    async with parts_on_fake(tmp_path, dies=True, lives=lives) as on:
         await on.load()
         on.hosting.loading.load_timeout_s = 1
         assert on.process.pid is not None
@@ -372,7 +381,7 @@ async def test_a_reload_without_descriptors_is_tried_again(tmp_path: Path) -> No
     """What the container lacks for a moment costs no model."""
 
     lacking = Lacking()
-    async with joined(tmp_path, hosting=lacking.hosting) as on:
+    async with parts_on_fake(tmp_path, hosting=lacking.hosting) as on:
         await on.load()
         model = on.registry.loaded("m")
         lacking.descriptors = True
@@ -389,7 +398,7 @@ async def test_a_reload_without_descriptors_is_tried_again(tmp_path: Path) -> No
 async def test_a_reload_without_threads_is_tried_again(tmp_path: Path) -> None:
     """Nor does this cost a model."""
     lacking = Lacking()
-    async with joined(tmp_path, hosting=lacking.hosting) as on:
+    async with parts_on_fake(tmp_path, hosting=lacking.hosting) as on:
         await on.load()
         model = on.registry.loaded("m")
         lacking.threads = True
@@ -404,7 +413,7 @@ async def test_a_reload_without_threads_is_tried_again(tmp_path: Path) -> None:
 async def test_after_a_renewal_those_come_first_that_are_asked_for(tmp_path: Path) -> None:
     """Others may not be for minutes."""
     names = [f"m{number}" for number in range(9)]
-    async with joined(tmp_path, dies=True) as on:
+    async with parts_on_fake(tmp_path, dies=True) as on:
         for name in names:
             await on.load(name)
         renewing = asyncio.ensure_future(on.revival.renew())
@@ -422,7 +431,7 @@ async def test_after_a_renewal_those_come_first_that_are_asked_for(tmp_path: Pat
 async def test_giving_up_a_model_without_descriptors(tmp_path: Path) -> None:
     """As at an unload: what is lacking to look for stubs leaves no model that cannot be served."""
     lacking = Lacking()
-    async with joined(tmp_path, hosting=lacking.hosting) as on:
+    async with parts_on_fake(tmp_path, hosting=lacking.hosting) as on:
         await on.load()
         model = on.registry.loaded("m")
 
@@ -438,7 +447,7 @@ async def test_giving_up_a_model_without_descriptors(tmp_path: Path) -> None:
 
 async def test_revive_all_never_raises(tmp_path: Path) -> None:
     """A model that cannot be loaded again does not keep the others away."""
-    async with joined(tmp_path) as on:
+    async with parts_on_fake(tmp_path) as on:
         for name in ("a", "b"):
             await on.load(name)
         (on.repository / "a").rename(tmp_path / "away")
@@ -451,7 +460,7 @@ async def test_revive_all_never_raises(tmp_path: Path) -> None:
 
 async def test_a_tritonserver_that_is_replaced_for_what_it_keeps(tmp_path: Path) -> None:
     """What it works on is finished first, callers wait, and each model is loaded once."""
-    async with joined(tmp_path, dies=True, infer={"a": {"delay_s": 0.5, "times": 1}}) as on:
+    async with parts_on_fake(tmp_path, dies=True, infer={"a": {"delay_s": 0.5, "times": 1}}) as on:
         for name in ("a", "b"):
             await on.load(name)
         first = on.process.pid
@@ -472,7 +481,7 @@ async def test_a_tritonserver_that_is_replaced_for_what_it_keeps(tmp_path: Path)
 
 async def test_a_tritonserver_that_cannot_be_replaced(tmp_path: Path) -> None:
     """Its models can be asked for as before."""
-    async with joined(tmp_path, replaceable=False) as on:
+    async with parts_on_fake(tmp_path, replaceable=False) as on:
         await on.load()
         with pytest.raises(TritonUnavailable):
             await on.revival.renew()

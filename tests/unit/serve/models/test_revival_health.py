@@ -20,7 +20,14 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from tests.unit.serve.joined import DEAD, UNHEALTHY_AFTER_S, WAIT_S, Joined, Lacking, joined
+from tests.unit.serve.parts_on_fake import (
+    DEAD,
+    UNHEALTHY_AFTER_S,
+    WAIT_S,
+    Lacking,
+    PartsOnFake,
+    parts_on_fake,
+)
 
 #: As a tritonserver says it that has loaded the model once.
 NO_MEMORY = {"message": "out of memory", "code": "INTERNAL", "after": 1}
@@ -30,7 +37,7 @@ NO_MEMORY = {"message": "out of memory", "code": "INTERNAL", "after": 1}
 class Asked:
     """A container whose models are lost, and asked for; its clock stands still meanwhile."""
 
-    on: Joined
+    on: PartsOnFake
     clock: list[float]
 
     @property
@@ -60,7 +67,7 @@ async def unavailable(*_: object, **__: object) -> None:
 async def asked(tmp_path: Path, *names: str, **knobs: Any) -> AsyncIterator[Asked]:
     """With these models loaded, m at least."""
     clock = [1000.0]
-    async with joined(tmp_path, health_clock=lambda: clock[0], **knobs) as on:
+    async with parts_on_fake(tmp_path, health_clock=lambda: clock[0], **knobs) as on:
         for name in ("m", *names):
             await on.load(name)
         yield Asked(on, clock)

@@ -32,7 +32,7 @@ from serve.triton.client import TritonClient
 from serve.triton.connection import Answer
 from serve.triton.http import TritonHttp
 from serve.triton.trials import Trials
-from tests.unit.serve.played_server import WAIT_S, Peer, Play, answer, played, saying
+from tests.unit.serve.fake_server import WAIT_S, Peer, Script, answer, fake_server, saying
 
 PLAN = ServingPlan(
     "m",
@@ -75,7 +75,7 @@ class Control(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 async def control(
     code: grpc.StatusCode | None,
     message: str = "no",
-    health: Play | None = LIVE,
+    health: Script | None = LIVE,
     http: TritonHttp | None = None,
 ) -> AsyncIterator[TritonClient]:
     """A client of a tritonserver whose model control is like that; no health: nobody is there.
@@ -87,7 +87,7 @@ async def control(
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        async with played(health or LIVE) as stage:
+        async with fake_server(health or LIVE) as stage:
             nobody = TritonHttp("127.0.0.1", 1)
             http = http or (nobody if health is None else stage.http)
             client = TritonClient("127.0.0.1", 1, port, http=http)
@@ -147,12 +147,12 @@ async def test_model_control_carries_its_secret() -> None:
     await server.start()
     heads = []
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         heads.append((await peer.request())[0])
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
     access = TritonAccess("c0ntrol", "inf3rence")
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         client = TritonClient("127.0.0.1", stage.port, port, access)
         await client.control.request_load(PLAN, Deadline(WAIT_S))
         await client.control.request_unload(PLAN, Deadline(WAIT_S))
@@ -215,7 +215,11 @@ async def held_back(
             await back.wait_closed()
 
     path = directory / "grpc"
-    async with answering(f"unix:{path}") as servicer, played(LIVE) as http, played(relay) as slow:
+    async with (
+        answering(f"unix:{path}") as servicer,
+        fake_server(LIVE) as http,
+        fake_server(relay) as slow,
+    ):
         client = TritonClient("127.0.0.1", 1, slow.port, http=http.http)
         try:
             yield client, servicer
@@ -270,7 +274,7 @@ async def test_every_status_of_an_unload_is_translated(code: grpc.StatusCode) ->
 @pytest.mark.parametrize("health", [LIVE, hangs], ids=["lives", "is late"])
 @pytest.mark.parametrize("code", UNREACHABLE, ids=str)
 async def test_an_unload_that_did_not_arrive_is_no_unload(
-    code: grpc.StatusCode, health: Play
+    code: grpc.StatusCode, health: Script
 ) -> None:
     """One that is there is asked until it has answered, or the time is over."""
     async with control(code, health=health) as client:
@@ -400,7 +404,7 @@ async def resets(peer: Any) -> None:
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-BROKEN: list[tuple[str, Play]] = [
+BROKEN: list[tuple[str, Script]] = [
     ("closes", saying()),
     ("resets", resets),
     ("hangs", hangs),
@@ -426,13 +430,15 @@ async def read_answer(client: TritonClient, timeout_s: float) -> None:
     await client.infer(b"/x", [], [b"x"], timeout_s)
 
 
-@pytest.mark.parametrize("play", [play for _, play in BROKEN], ids=[name for name, _ in BROKEN])
+@pytest.mark.parametrize(
+    "script", [script for _, script in BROKEN], ids=[name for name, _ in BROKEN]
+)
 @pytest.mark.parametrize("call", [read_answer, read_stream])
 async def test_every_broken_answer_is_translated(
-    play: Play, call: Callable[[TritonClient, float], Awaitable[None]]
+    script: Script, call: Callable[[TritonClient, float], Awaitable[None]]
 ) -> None:
     """Whole answers and streams, at the head and behind it; and health is simply no."""
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         client = TritonClient("127.0.0.1", stage.port, 1)
         with pytest.raises((TritonUnavailable, TritonTimeout)) as raised:
             await call(client, 0.5)
@@ -466,7 +472,7 @@ async def test_who_leaves_does_not_have_the_loop_hash(
         await peer.request()
         await peer.closed()
 
-    async with played(reads) as stage:
+    async with fake_server(reads) as stage:
         trials = Trials()
         book = trials.suspects
         client = TritonClient("127.0.0.1", stage.port, 1, trials=trials, in_thread=in_thread)
@@ -495,7 +501,7 @@ async def test_a_body_is_kept_by_no_connection() -> None:
     async def ask(body: list[bytes]) -> None:
         await client.infer(b"/x", [], body, WAIT_S, grown=grown)
 
-    async with played(saying_each(b"", b"x" * 100_000)) as stage:
+    async with fake_server(saying_each(b"", b"x" * 100_000)) as stage:
         client = TritonClient("127.0.0.1", stage.port, 1)
         await ask(bodies[0])
         references = [sys.getrefcount(bodies[0][0])]
@@ -506,16 +512,16 @@ async def test_a_body_is_kept_by_no_connection() -> None:
         await client.close()
 
 
-def saying_each(*bodies: bytes) -> Play:
+def saying_each(*bodies: bytes) -> Script:
     """One answer after the other."""
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         for body in bodies:
             await peer.request()
             await peer.send(answer(body))
         await peer.closed()
 
-    return play
+    return script
 
 
 def test_every_parser_error_is_known() -> None:

@@ -25,15 +25,15 @@ from serve.models.registry import State
 from serve.resources.shortages import Denials
 from serve.triton.hosting import HostingSettings
 from serve.triton.suspects import LoadWork, Standing
-from tests.unit.serve.joined import WAIT_S, Joined, joined, until
+from tests.unit.serve.parts_on_fake import WAIT_S, PartsOnFake, parts_on_fake, until
 
 
-def standing(on: Joined, name: str) -> Standing:
+def standing(on: PartsOnFake, name: str) -> Standing:
     model = on.registry.loaded(name)
     return on.hosting.suspects.standing(LoadWork(name, model.archive))
 
 
-async def _fails(on: Joined, body: bytes, error: type[Exception]) -> None:
+async def _fails(on: PartsOnFake, body: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         await asyncio.wait_for(on.invocation.forward("m", Request([], [body])), WAIT_S)
 
@@ -41,7 +41,7 @@ async def _fails(on: Joined, body: bytes, error: type[Exception]) -> None:
 async def test_a_request_at_two_deaths(tmp_path: Path) -> None:
     """Lost with 503 twice, then refused; another one is answered."""
     deadly = {"die_after_requests": 0}
-    async with joined(tmp_path, dies=True, lives=[deadly, deadly, {}]) as on:
+    async with parts_on_fake(tmp_path, dies=True, lives=[deadly, deadly, {}]) as on:
         await on.load()
         for generation in (1, 2):
             await _fails(on, b'{"inputs": []}', TritonUnavailable)
@@ -55,7 +55,7 @@ async def test_a_suspect_that_found_no_model_is_not_cleared(tmp_path: Path) -> N
     """It was not tried; one that a model answered was, whatever the answer is."""
     unknown = {"status": 404, "message": "Request for unknown model: 'm' is not found", "times": 1}
     lives: Any = [{"die_after_requests": 0}, {"infer": {"m": unknown}}]
-    async with joined(tmp_path, dies=True, lives=lives) as on:
+    async with parts_on_fake(tmp_path, dies=True, lives=lives) as on:
         await on.load()
         await _fails(on, b'{"inputs":[]}', TritonUnavailable)
         await until(lambda: on.registry.loaded("m").generation == 1)
@@ -71,7 +71,7 @@ async def test_a_hung_tritonserver_is_replaced(tmp_path: Path) -> None:
     """One that answers no load at all; its models come back, the hung one is a suspect."""
     hosting = HostingSettings(probe_s=0.5)
     deaf: Any = {"load": {"*": {"hang": True, "after": 1}}, "unload": {"b": {"ready_for_s": -1}}}
-    async with joined(
+    async with parts_on_fake(
         tmp_path,
         dies=True,
         hosting=hosting,
@@ -94,7 +94,7 @@ async def test_loads_of_others_are_waited_for(tmp_path: Path) -> None:
     """All threads may load, each within its time: that is no standstill."""
     hosting = HostingSettings(probe_s=0.2)
     busy = {"serve=canary": {"delay_s": 1.5}}
-    async with joined(tmp_path, hosting=hosting, load=busy) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting, load=busy) as on:
         on.hosting.loading.under_way.add(LoadWork("other", ""))
         assert not await on.hosting.unloading.is_stuck()
         on.hosting.loading.under_way.clear()
@@ -103,7 +103,7 @@ async def test_loads_of_others_are_waited_for(tmp_path: Path) -> None:
 
 async def test_a_suspect_load_comes_last_and_a_culprit_is_given_up(tmp_path: Path) -> None:
     """Its neighbours are back before it is tried, and stay when it is not."""
-    async with joined(tmp_path, dies=True) as on:
+    async with parts_on_fake(tmp_path, dies=True) as on:
         for name in ("a", "b", "c"):
             await on.load(name)
         suspects = on.hosting.suspects
@@ -133,7 +133,7 @@ async def test_a_suspect_load_comes_last_and_a_culprit_is_given_up(tmp_path: Pat
         await until(lambda: all(m.state is State.READY for m in on.registry.all_loaded()))
 
 
-async def _restarted(on: Joined) -> None:
+async def _restarted(on: PartsOnFake) -> None:
     old = on.process.pid
     assert old is not None
     os.kill(old, signal.SIGKILL)
@@ -158,7 +158,7 @@ async def test_a_shortage_is_told_by_the_kernel(
     wrong = {"message": f"load failed for model 'm': version 1 is at UNAVAILABLE state: {message}"}
     looks = iter([Denials(0, 0)])
     hosting = HostingSettings(denied=lambda: next(looks, denied))
-    async with joined(tmp_path, hosting=hosting, load={"m": wrong}) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting, load={"m": wrong}) as on:
         with pytest.raises(error):
             await on.load()
         await on.assert_empty()
@@ -170,7 +170,7 @@ async def test_a_load_that_waits_for_a_denied_thread(tmp_path: Path) -> None:
     hosting = HostingSettings(
         denied=lambda: next(looks, Denials(0, 1)), denied_s=0.3, denied_look_s=0.1
     )
-    async with joined(tmp_path, hosting=hosting, load={"m": {"hang": True}}) as on:
+    async with parts_on_fake(tmp_path, hosting=hosting, load={"m": {"hang": True}}) as on:
         with pytest.raises(ResourceExhausted, match="a process or a thread"):
             await on.load()
         await on.assert_empty()

@@ -12,18 +12,18 @@ import pytest
 from serve.triton.connection import Answer, AnswerLate, Connection, ConnectionFailed
 from serve.triton.http import TritonHttp
 from tests.support.clock import Clock
-from tests.unit.serve.played_server import (
+from tests.unit.serve.fake_server import (
     WAIT_S,
+    FakeServer,
     Peer,
-    Played,
     answer,
-    played,
+    fake_server,
     repeating,
     saying,
 )
 
 
-async def ask(stage: Played, body: bytes = b"?", timeout_s: float = WAIT_S) -> Answer:
+async def ask(stage: FakeServer, body: bytes = b"?", timeout_s: float = WAIT_S) -> Answer:
     return await stage.http.request(b"POST", b"/x", [], [body] if body else [], timeout_s=timeout_s)
 
 
@@ -35,11 +35,11 @@ async def test_what_is_sent() -> None:
     """Method, path, host, the headers given and the length; then the pieces of the body."""
     heads = []
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         heads.append(await peer.request())
         await peer.send(answer())
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         await stage.http.request(
             b"POST", b"/v2/x", [(b"a", b"1"), (b"a", b"2")], [b"he", b"llo"], timeout_s=WAIT_S
         )
@@ -55,11 +55,11 @@ async def test_lines_of_its_own() -> None:
     """What every request to this server carries stands before the headers given."""
     heads = []
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         heads.append(await peer.request())
         await peer.send(answer())
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         own = TritonHttp("127.0.0.1", stage.port, own_lines=b"x-own: 1\r\n")
         await own.request(b"GET", b"/", [(b"a", b"1")], timeout_s=WAIT_S)
         own.close()
@@ -68,7 +68,7 @@ async def test_lines_of_its_own() -> None:
 
 async def test_a_connection_is_used_again() -> None:
     """A hundred requests one after the other need one connection."""
-    async with played(repeating(answer())) as stage:
+    async with fake_server(repeating(answer())) as stage:
         for _ in range(100):
             assert text(await ask(stage)) == b"ok"
         assert stage.connections == 1
@@ -77,12 +77,12 @@ async def test_a_connection_is_used_again() -> None:
 async def test_many_at_once() -> None:
     """Two hundred requests at once get their own answers; after a burst 64 connections stay."""
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         while True:
             _, body = await peer.request()
             await peer.send(answer(b"<" + body + b">"))
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         for _ in range(2):
             bodies = [b"%d" % number for number in range(200)]
             answers = await asyncio.gather(*(ask(stage, body) for body in bodies))
@@ -100,7 +100,7 @@ async def test_an_answer_is_counted_as_it_comes() -> None:
             raise LookupError("too much")
         return size + 100_000
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(answer(b"x" * 16_000))
         await peer.request()
@@ -109,7 +109,7 @@ async def test_an_answer_is_counted_as_it_comes() -> None:
         with contextlib.suppress(ConnectionError):
             await peer.send(answer(b"x" * 200_000_000))
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
 
         async def asked() -> Answer:
             return await stage.http.request(
@@ -133,7 +133,7 @@ async def test_the_words_of_an_error_are_kept_up_to_a_bound() -> None:
     def grown(size: int) -> int:
         raise LookupError("told")
 
-    async with played(repeating(answer(long, status=status))) as stage:
+    async with fake_server(repeating(answer(long, status=status))) as stage:
         for _ in range(2):
             got = await stage.http.request(
                 b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S, grown=grown
@@ -147,7 +147,7 @@ async def test_the_words_of_an_error_are_kept_up_to_a_bound() -> None:
         assert b"".join(pieces) == long[: 64 * 1024]
         assert stage.connections == 1
     short = b"x" * 64 * 1024
-    async with played(repeating(answer(short, status=status))) as stage:
+    async with fake_server(repeating(answer(short, status=status))) as stage:
         got = await ask(stage)
         assert (text(got), got.cut) == (short, False)
 
@@ -193,7 +193,9 @@ HUGE = b"X-Long: " + b"y" * 200_000
 async def test_answers(said: bytes, status: int, body: bytes, reused: bool, step: int) -> None:
     """Each kind of answer is read right, in one piece or byte by byte; interim ones are not it."""
     step = max(step, len(said) // 2000)  # a huge one in two thousand pieces
-    async with played(repeating(*(said[at : at + step] for at in range(0, len(said), step)))) as on:
+    async with fake_server(
+        repeating(*(said[at : at + step] for at in range(0, len(said), step)))
+    ) as on:
         got = await ask(on)
         assert (got.status, text(got)) == (status, body)
         assert got.header(b"link") is None
@@ -203,7 +205,7 @@ async def test_answers(said: bytes, status: int, body: bytes, reused: bool, step
 
 async def test_headers_come_in_order_with_lower_case_names() -> None:
     """Equal names are all kept; values are as they were."""
-    async with played(repeating(answer(b"", b"X-A: One", b"x-a:  Two ", b"B:"))) as stage:
+    async with fake_server(repeating(answer(b"", b"X-A: One", b"x-a:  Two ", b"B:"))) as stage:
         got = await ask(stage)
         assert got.headers[1:] == [(b"x-a", b"One"), (b"x-a", b"Two"), (b"b", b"")]
         assert got.header(b"x-a") == b"One"
@@ -216,7 +218,7 @@ SECOND = b"HTTP/1.1 500 Evil\r\nX-Evil: y\r\nContent-Length: 4\r\n\r\nevil"
 @pytest.mark.parametrize("more", [SECOND, SECOND[:20], b"garbage", b"\0", SECOND * 2])
 async def test_what_follows_an_answer_does_not_change_it(more: bytes) -> None:
     """A second answer or garbage behind the first is dropped, and so is the connection."""
-    async with played(repeating(answer() + more)) as stage:
+    async with fake_server(repeating(answer() + more)) as stage:
         for count in (1, 2):
             got = await ask(stage)
             assert (got.status, text(got), got.header(b"x-evil")) == (200, b"ok", None)
@@ -229,14 +231,14 @@ async def test_bytes_that_nothing_was_asked_for_end_the_connection(more: bytes) 
     go = asyncio.Event()
     ends = []
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(answer())
         await go.wait()
         await peer.send(more)
         ends.append(await peer.closed())
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         got = await ask(stage)
         go.set()
         await stage.over()
@@ -275,7 +277,7 @@ async def test_bytes_that_nothing_was_asked_for_end_the_connection(more: bytes) 
 )
 async def test_answers_that_are_none(said: tuple[bytes, ...], why: str) -> None:
     """Never taken for whole: ConnectionFailed says what was wrong, and the next one goes anew."""
-    async with played(saying(*said)) as stage:
+    async with fake_server(saying(*said)) as stage:
         for count in (1, 2):
             with pytest.raises(ConnectionFailed, match=why):
                 await ask(stage)
@@ -285,11 +287,11 @@ async def test_answers_that_are_none(said: tuple[bytes, ...], why: str) -> None:
 async def test_bytes_before_anything_was_asked() -> None:
     """A server that speaks first gets no request on that connection, or the request fails."""
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.send(SECOND)
         await peer.closed()
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         with pytest.raises(ConnectionFailed):
             await ask(stage)
 
@@ -299,13 +301,13 @@ async def test_an_answer_that_is_late(clock: Clock, said: bytes) -> None:
     """AnswerLate at the time given, also when a part came; the server sees the connection close."""
     ends, began = [], asyncio.Event()
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(said)
         began.set()
         ends.append(await peer.closed())
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         waiting = asyncio.ensure_future(ask(stage, timeout_s=WAIT_S / 2))
         await began.wait()
         clock.advance(WAIT_S / 2 + 1)
@@ -318,14 +320,14 @@ async def test_an_answer_that_is_late(clock: Clock, said: bytes) -> None:
 async def test_a_trickle_does_not_make_time_stand_still() -> None:
     """The limit is for the whole answer, however its pieces fall together with its end."""
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
         while not peer.writer.is_closing():
             await peer.send(b"x")
             await asyncio.sleep(0)
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         with pytest.raises(AnswerLate):
             await asyncio.wait_for(ask(stage, timeout_s=0.2), WAIT_S)
 
@@ -334,7 +336,7 @@ async def test_a_piece_and_the_end_of_time_in_one_turn() -> None:
     """Time that runs out between a piece and the look at it is not forgotten."""
     piece = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx"
     loop = asyncio.get_running_loop()
-    async with played(saying()) as stage:
+    async with fake_server(saying()) as stage:
         _, connection = await loop.create_connection(Connection, "127.0.0.1", stage.port)
         connection.send(b"GET / HTTP/1.1\r\ncontent-length: 10\r\n\r\n", ())
         loop.call_later(0.01, connection.data_received, piece)
@@ -351,12 +353,12 @@ async def test_a_cancelled_request_closes_its_connection() -> None:
     asked = asyncio.Event()
     ends = []
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         asked.set()
         ends.append(await peer.closed())
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         task = asyncio.ensure_future(ask(stage))
         await asyncio.wait_for(asked.wait(), WAIT_S)
         task.cancel()
@@ -395,7 +397,7 @@ async def test_connecting_hangs() -> None:
 
 async def test_the_server_closes_an_idle_connection() -> None:
     """The next request takes a fresh one, and nobody notices."""
-    async with played(saying(answer())) as stage:
+    async with fake_server(saying(answer())) as stage:
         for count in (1, 2, 3):
             assert text(await ask(stage)) == b"ok"
             assert stage.connections == count
@@ -408,9 +410,9 @@ async def test_large_bodies_both_ways() -> None:
     """10 MB there and back, equal."""
     sent = bytes(range(256)) * 40_000
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         _, body = await peer.request()
         await peer.send(answer(body))
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         assert text(await ask(stage, sent)) == sent

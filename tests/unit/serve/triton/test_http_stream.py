@@ -15,13 +15,13 @@ from serve.triton.connection import (
     ConnectionFailed,
 )
 from tests.support.clock import Clock
-from tests.unit.serve.played_server import (
+from tests.unit.serve.fake_server import (
     WAIT_S,
+    FakeServer,
     Peer,
-    Play,
-    Played,
+    Script,
     answer,
-    played,
+    fake_server,
     repeating,
     saying,
 )
@@ -34,13 +34,13 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-async def stream(stage: Played, timeout_s: float = WAIT_S) -> tuple[Answer, AnswerStream]:
+async def stream(stage: FakeServer, timeout_s: float = WAIT_S) -> tuple[Answer, AnswerStream]:
     got = await stage.http.request(b"POST", b"/x", [], [b"?"], timeout_s=timeout_s, streams=True)
     assert got.rest is not None
     return got, got.rest
 
 
-async def ask(stage: Played) -> bytes:
+async def ask(stage: FakeServer) -> bytes:
     got = await stage.http.request(b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S)
     return b"".join(got.body)
 
@@ -52,7 +52,7 @@ async def ask(stage: Played) -> bytes:
 )
 async def test_a_stream_read_to_its_end_gives_its_connection_back(said: bytes) -> None:
     """The same bytes as a whole answer has; then the end, again and again."""
-    async with played(repeating(said)) as stage:
+    async with fake_server(repeating(said)) as stage:
         for _ in range(3):
             got, body = await stream(stage)
             pieces = [piece async for piece in body]
@@ -67,7 +67,7 @@ async def test_pieces_come_before_the_end() -> None:
     """Each as it is said: the next is said only when the last was read."""
     read = asyncio.Queue[bytes]()
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(HEAD)
         for number in range(5):
@@ -75,7 +75,7 @@ async def test_pieces_come_before_the_end() -> None:
             assert await asyncio.wait_for(read.get(), WAIT_S) == b"%d" % number
         await peer.send(END)
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         _, body = await stream(stage)
         async for piece in body:
             read.put_nowait(piece)
@@ -88,7 +88,7 @@ async def test_a_slow_reader_makes_the_server_wait() -> None:
     blocks = 20 * STREAM_HIGH_WATER // len(block)
     sent = 0
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         nonlocal sent
         await peer.request()
         await peer.send(answer())
@@ -99,7 +99,7 @@ async def test_a_slow_reader_makes_the_server_wait() -> None:
             sent += 1
         await peer.send(END)
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         await ask(stage)
         (held,) = stage.http.idle
         _, body = await stream(stage)
@@ -121,14 +121,14 @@ async def test_the_last_piece_passes_the_high_water_mark() -> None:
     """With its end, while nobody reads: who gets the connection next is answered."""
     data = b"x" * (STREAM_HIGH_WATER + 1)
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(answer())
         await peer.request()
         await peer.send(HEAD)
         await asyncio.Event().wait()
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         await ask(stage)
         (held,) = stage.http.idle
         _, body = await stream(stage)
@@ -138,22 +138,22 @@ async def test_the_last_piece_passes_the_high_water_mark() -> None:
         assert cast(asyncio.Transport, held.transport).is_reading()
 
 
-def never_ending() -> tuple[Play, list[bool]]:
+def never_ending() -> tuple[Script, list[bool]]:
     ends: list[bool] = []
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(HEAD + chunk(b"a"))
         ends.append(await peer.closed())
 
-    return play, ends
+    return script, ends
 
 
 @pytest.mark.parametrize("pieces", [0, 1])
 async def test_closed_early(pieces: int) -> None:
     """Before its first piece as well as after: the server sees the connection close."""
-    play, ends = never_ending()
-    async with played(play) as stage:
+    script, ends = never_ending()
+    async with fake_server(script) as stage:
         _, body = await stream(stage)
         for _ in range(pieces):
             assert await anext(body) == b"a"
@@ -167,8 +167,8 @@ async def test_closed_early(pieces: int) -> None:
 
 async def test_cancelled_while_it_waits_for_a_piece() -> None:
     """The connection is closed."""
-    play, ends = never_ending()
-    async with played(play) as stage:
+    script, ends = never_ending()
+    async with fake_server(script) as stage:
         _, body = await stream(stage)
         assert await anext(body) == b"a"
         waiting = asyncio.ensure_future(anext(body))
@@ -182,8 +182,8 @@ async def test_cancelled_while_it_waits_for_a_piece() -> None:
 
 async def test_a_stream_that_stalls(clock: Clock) -> None:
     """Late when no piece comes for the time given; what had come is read first."""
-    play, ends = never_ending()
-    async with played(play) as stage:
+    script, ends = never_ending()
+    async with fake_server(script) as stage:
         _, body = await stream(stage, timeout_s=WAIT_S / 2)
         assert await anext(body) == b"a"
         waiting = asyncio.ensure_future(anext(body))
@@ -198,7 +198,7 @@ async def test_a_stream_that_stalls(clock: Clock) -> None:
 async def test_a_stream_may_take_longer_than_the_limit_between_pieces(clock: Clock) -> None:
     """The limit is for each piece and not for the whole, however slow the reader is."""
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(HEAD)
         for _ in range(6):
@@ -206,7 +206,7 @@ async def test_a_stream_may_take_longer_than_the_limit_between_pieces(clock: Clo
             await peer.send(chunk(b"a"))
         await peer.send(END)
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         _, body = await stream(stage)
         clock.advance(WAIT_S / 2)
         pieces = []
@@ -221,13 +221,13 @@ async def test_a_head_that_is_late(clock: Clock, said: bytes) -> None:
     """As a whole answer that is late."""
     ends, began = [], asyncio.Event()
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(said)
         began.set()
         ends.append(await peer.closed())
 
-    async with played(play) as stage:
+    async with fake_server(script) as stage:
         waiting = asyncio.ensure_future(stream(stage, timeout_s=WAIT_S / 2))
         await began.wait()
         clock.advance(WAIT_S / 2 + 1)
@@ -240,7 +240,7 @@ async def test_a_head_that_is_late(clock: Clock, said: bytes) -> None:
 @pytest.mark.parametrize("said", [HEAD + chunk(b"a"), answer(b"ab")[:-1]])
 async def test_a_body_that_breaks_off(said: bytes) -> None:
     """The piece that came, and then ConnectionFailed: never a silent end."""
-    async with played(saying(said)) as stage:
+    async with fake_server(saying(said)) as stage:
         _, body = await stream(stage)
         assert await anext(body) == b"a"
         with pytest.raises(ConnectionFailed):
@@ -249,7 +249,7 @@ async def test_a_body_that_breaks_off(said: bytes) -> None:
 
 async def test_a_second_answer_behind_a_stream_is_dropped() -> None:
     """And its connection is not used again."""
-    async with played(repeating(HEAD + chunk(b"a") + END + answer(b"evil"))) as stage:
+    async with fake_server(repeating(HEAD + chunk(b"a") + END + answer(b"evil"))) as stage:
         for count in (1, 2):
             _, body = await stream(stage)
             assert b"".join([piece async for piece in body]) == b"a"
@@ -258,7 +258,7 @@ async def test_a_second_answer_behind_a_stream_is_dropped() -> None:
 
 async def test_interim_answers_are_not_the_head() -> None:
     """The status is the final answer's."""
-    async with played(repeating(b"HTTP/1.1 100 Continue\r\n\r\n", answer())) as stage:
+    async with fake_server(repeating(b"HTTP/1.1 100 Continue\r\n\r\n", answer())) as stage:
         got, body = await stream(stage)
         assert got.status == 200
         assert [piece async for piece in body] == [b"ok"]
@@ -277,7 +277,7 @@ async def test_what_is_done_at_the_end(end: str) -> None:
         if error is not None:
             raise LookupError from error
 
-    async with played(saying(*said)) as stage:
+    async with fake_server(saying(*said)) as stage:
         _, body = await stream(stage)
         body.at_end.push(note)
         assert await anext(body) == b"a"

@@ -21,8 +21,8 @@ from serve.triton.stubs import (
     find_descendants,
     find_stubs,
 )
-from tests.unit.serve.joined import WAIT_S, no_descriptor, until
-from tests.unit.serve.stub_stand_in import STUB, started_by, starting, stub
+from tests.unit.serve.fake_stub import STUB, started_by, starting, stub
+from tests.unit.serve.parts_on_fake import WAIT_S, no_descriptor, until
 
 SOON_S = 0.3
 #: Longer than anything takes that ends by itself.

@@ -39,34 +39,34 @@ class Peer:
             return True
 
 
-Play = Callable[[Peer], Awaitable[None]]
+Script = Callable[[Peer], Awaitable[None]]
 
 
 @dataclass
-class Played:
+class FakeServer:
     """A running server: how many connections it got, and the client under test."""
 
     http: TritonHttp
     port: int
     connections: int = 0
-    plays: list[asyncio.Task[None]] = field(default_factory=list)
+    scripts: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def over(self) -> None:
-        """Wait for every connection's play; what one raised is raised."""
-        await asyncio.wait_for(asyncio.gather(*self.plays), WAIT_S)
+        """Wait for every connection's script; what one raised is raised."""
+        await asyncio.wait_for(asyncio.gather(*self.scripts), WAIT_S)
 
 
 @contextlib.asynccontextmanager
-async def played(play: Play, limit: int = 2**16) -> AsyncIterator[Played]:
-    """A server that plays this on each connection, and closes it after that."""
+async def fake_server(script: Script, limit: int = 2**16) -> AsyncIterator[FakeServer]:
+    """A server that runs the script on each connection, and closes it after that."""
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stage.connections += 1
         task = asyncio.current_task()
         assert task is not None
-        stage.plays.append(task)
+        stage.scripts.append(task)
         try:
-            await play(Peer(reader, writer))
+            await script(Peer(reader, writer))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client has gone
         except asyncio.CancelledError:  # the test is over
@@ -78,15 +78,15 @@ async def played(play: Play, limit: int = 2**16) -> AsyncIterator[Played]:
 
     server = await asyncio.start_server(connection, "127.0.0.1", 0, limit=limit)
     port = server.sockets[0].getsockname()[1]
-    stage = Played(TritonHttp("127.0.0.1", port, connect_timeout_s=WAIT_S), port)
+    stage = FakeServer(TritonHttp("127.0.0.1", port, connect_timeout_s=WAIT_S), port)
     try:
         yield stage
     finally:
         stage.http.close()
         server.close()
-        for task in stage.plays:
+        for task in stage.scripts:
             task.cancel()
-        await asyncio.gather(*stage.plays, return_exceptions=True)
+        await asyncio.gather(*stage.scripts, return_exceptions=True)
         await server.wait_closed()
 
 
@@ -96,22 +96,22 @@ def answer(body: bytes = b"ok", *headers: bytes, status: bytes = b"200 OK") -> b
     return b"\r\n".join(rows) + b"\r\n\r\n" + body
 
 
-def saying(*pieces: bytes) -> Play:
+def saying(*pieces: bytes) -> Script:
     """Reads one request and says the pieces, then closes."""
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(*pieces)
 
-    return play
+    return script
 
 
-def repeating(*pieces: bytes) -> Play:
+def repeating(*pieces: bytes) -> Script:
     """The same answer to every request of the connection."""
 
-    async def play(peer: Peer) -> None:
+    async def script(peer: Peer) -> None:
         while True:
             await peer.request()
             await peer.send(*pieces)
 
-    return play
+    return script

@@ -1,4 +1,4 @@
-"""The multi-model routes over real sockets, in front of what stands for an Invocation."""
+"""The multi-model routes over real sockets, in front of a fake Invocation."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ WAIT_S = 120.0
 
 
 @dataclass
-class Forwarding:
-    """In the place of an Invocation: says how it was reached, and what it got."""
+class FakeInvocation:
+    """A fake Invocation: says how it was reached, and what it got."""
 
     streams: bool = False
     timeout_s: float = WAIT_S
@@ -54,7 +54,7 @@ class Forwarding:
         """The body again, with the model's name in front; or the pieces that there are."""
         self.asked.append((name, request))
         if self.streams:
-            rest = cast(AnswerStream, _Pieces(self))
+            rest = cast(AnswerStream, _FakeAnswerStream(self))
             return Answer(200, [(b"x-of", b"triton")], rest=rest)
         self.most_pieces = max(self.most_pieces, len(request.body))
         body = b"".join(request.body)
@@ -71,13 +71,13 @@ class Forwarding:
         return Answer(200, [(b"content-type", b"application/json"), (b"x-of", b"triton")], pieces)
 
 
-class _Pieces:
-    """In the place of an AnswerStream."""
+class _FakeAnswerStream:
+    """A fake AnswerStream."""
 
-    def __init__(self, forwarding: Forwarding) -> None:
-        self._left, self._failure = deque(forwarding.pieces), forwarding.failure
+    def __init__(self, invocation: FakeInvocation) -> None:
+        self._left, self._failure = deque(invocation.pieces), invocation.failure
 
-    def __aiter__(self) -> _Pieces:
+    def __aiter__(self) -> _FakeAnswerStream:
         return self
 
     async def __anext__(self) -> bytes:
@@ -126,12 +126,12 @@ class Wire:
 
 
 @dataclass
-class Served:
+class RoutesOnFake:
     """The server and what stands behind it."""
 
     server: _Server
     port: int
-    forwarding: Forwarding
+    invocation: FakeInvocation
     crowd: Connections
     queues: RequestQueues
     metrics: Metrics
@@ -171,24 +171,25 @@ BOUNDS = Bounds(
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Served]:
-    """The multi-model routes in front of a Forwarding."""
-    forwarding = Forwarding()
+async def routes_on_fake() -> AsyncIterator[RoutesOnFake]:
+    """The multi-model routes in front of a FakeInvocation."""
+    fake = FakeInvocation()
     crowd, queues = Connections(LIMITS), RequestQueues(BOUNDS)
-    invocation = cast(Invocation, forwarding)
 
     async def healthy() -> bool:
         return True
 
     metrics = Metrics()
     telemetry = Telemetry(metrics)
-    routes = ModelRoutes(Registry(), cast(Lifecycle, None))
+    model_routes = ModelRoutes(Registry(), cast(Lifecycle, None))
     config = uvicorn.Config(
         make_multi_model_app(
             PingRoute(healthy),
-            routes,
+            model_routes,
         ),
-        http=make_invocation_protocol(invocation, find_invoked_model, crowd, queues, telemetry),
+        http=make_invocation_protocol(
+            cast(Invocation, fake), find_invoked_model, crowd, queues, telemetry
+        ),
         host="127.0.0.1",
         port=0,
         log_config=None,
@@ -201,10 +202,10 @@ async def serving() -> AsyncIterator[Served]:
         await asyncio.sleep(0.01)
     watching = asyncio.ensure_future(crowd.watch())
     port = server.servers[0].sockets[0].getsockname()[1]
-    served = Served(server, port, forwarding, crowd, queues, metrics)
-    yield served
+    routes = RoutesOnFake(server, port, fake, crowd, queues, metrics)
+    yield routes
     watching.cancel()
-    for wire in served.wires:
+    for wire in routes.wires:
         wire.writer.close()
         with contextlib.suppress(OSError):
             await wire.writer.wait_closed()

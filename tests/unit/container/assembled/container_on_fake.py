@@ -1,4 +1,4 @@
-"""The container's parts as the container joins them, in this process, on a played tritonserver.
+"""The container's parts as the container joins them, in this process, on a fake tritonserver.
 
 What is refused before tritonserver is asked, and what is answered without it, needs no process.
 """
@@ -29,7 +29,7 @@ BACKENDS = ("onnxruntime", "python", "pytorch")
 
 
 @dataclass
-class Played(Endpoint):
+class ContainerOnFake(Endpoint):
     """The endpoint, and what its tritonserver was asked."""
 
     repository: Path
@@ -41,7 +41,7 @@ class Played(Endpoint):
         return self.repository
 
     def asked(self, *kinds: str) -> list[dict[str, object]]:
-        """What the played tritonserver was asked, of these kinds, in order."""
+        """What the fake tritonserver was asked, of these kinds, in order."""
         return [event for event in fake.read_record(self.record) if event["event"] in kinds]
 
     def computed_s(self) -> float:
@@ -54,9 +54,9 @@ class Played(Endpoint):
 
 
 @contextmanager
-def played(
+def container_on_fake(
     directory: Path, knobs: dict[str, object] | None = None, **environment: str
-) -> Iterator[Played]:
+) -> Iterator[ContainerOnFake]:
     """An endpoint for as long as the block lasts. knobs: of tests/fakes/tritonserver.py."""
     model_root = directory / "models"
     model_root.mkdir(parents=True)
@@ -74,7 +74,7 @@ def played(
     runs = _Runs(settings, stage, listener)
     runs.start()
     port = listener.getsockname()[1]
-    endpoint = Played(port, model_root, directory, stage.repository, directory / "record")
+    endpoint = ContainerOnFake(port, model_root, directory, stage.repository, directory / "record")
     try:
         until(lambda: endpoint.ping() == 200, "/ping is 200")
         yield endpoint
@@ -87,7 +87,7 @@ class _Runs(threading.Thread):
     """The event loop of one endpoint."""
 
     def __init__(self, settings: Settings, stage: Stage, listener: socket.socket) -> None:
-        super().__init__(name="played container", daemon=True)
+        super().__init__(name="container on a fake", daemon=True)
         self._settings, self._stage, self._listener = settings, stage, listener
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
@@ -122,7 +122,7 @@ class _Runs(threading.Thread):
 
     def _container(self) -> Container:
         async def replace(_: float) -> None:
-            raise AssertionError("a played tritonserver does not die")
+            raise AssertionError("a fake tritonserver does not die")
 
         return Container(
             self._settings,

@@ -142,7 +142,7 @@ class NotedRevival(Revival):
 
 
 @dataclass
-class Joined:
+class PartsOnFake:
     """Everything between the routes and a fake tritonserver."""
 
     root: Path
@@ -249,7 +249,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def joined(
+async def parts_on_fake(
     tmp_path: Path,
     *,
     start_timeout_s: float = WAIT_S,
@@ -266,7 +266,7 @@ async def joined(
     lifecycle: Mapping[str, Any] | None = None,
     dies: bool = False,
     **knobs: Any,
-) -> AsyncIterator[Joined]:
+) -> AsyncIterator[PartsOnFake]:
     """All of it on a running fake tritonserver with these knobs.
 
     dies: tritonserver is a process, as TritonProcess keeps it; else it is in the test's own.
@@ -320,7 +320,7 @@ async def joined(
     kept = AdmissionSettings(stage.repository, memory_reserve_bytes)
     admission = HookedAdmission(registry, kept, ledger=ledger)
     process = _kept(stage.command, triton, revival, trials) if dies else FakeInLoop(stage.command)
-    all_joined = Joined(
+    parts = PartsOnFake(
         root,
         stage.repository,
         tmp_path / "record",
@@ -341,7 +341,7 @@ async def joined(
     try:
         if start:
             await triton.wait_until_live(WAIT_S)
-        yield all_joined
+        yield parts
     finally:
         await control.close()
         await triton.close()
