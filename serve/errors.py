@@ -14,7 +14,7 @@ ServeError
 ├── ModelUnusable               the archive, or the model in it, cannot be loaded
 ├── ResourceExhausted           memory, shared memory, disk, processes or descriptors are lacking
 │   └── KilledForMemory         so much that the kernel killed a process while a model was loaded
-├── SourceUnreadable            ours: the disk did not give what an archive holds
+├── DiskFailed                  ours: the disk did not give what an archive holds
 ├── Overloaded                  too many ask at once; the caller can try again in a moment
 ├── StoreUnavailable            a feature store that the model asks is down
 ├── InvocationFailed            the model raised, or answered what cannot be passed on
@@ -126,7 +126,7 @@ class KilledForMemory(ResourceExhausted):
     """A load failed, and while it ran the kernel killed a process for want of memory."""
 
 
-class SourceUnreadable(ServeError):
+class DiskFailed(ServeError):
     """An error of the disk while an archive is read; the message names the file."""
 
 

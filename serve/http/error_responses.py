@@ -29,7 +29,7 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (errors.ModelUnusable, 400),
     (errors.KilledForMemory, 507),
     (errors.ResourceExhausted, 507),
-    (errors.SourceUnreadable, 500),
+    (errors.DiskFailed, 500),
     (errors.Overloaded, 503),
     (errors.StoreUnavailable, 503),
     (errors.TritonUnavailable, 503),

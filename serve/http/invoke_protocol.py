@@ -25,7 +25,6 @@ from serve.http.bounded_protocol import CONTINUE, BoundedProtocol, Stage
 from serve.http.connections import Connections
 from serve.http.error_responses import find_status, make_error_answer
 from serve.http.request_bounds import has_path
-from serve.invoke.headers import keep_piece
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
 from serve.limit import UNCOUNTED
@@ -37,6 +36,10 @@ from serve.triton.connection import Answer, AnswerStream, Headers, write_togethe
 from serve.triton.diagnosis.stream_errors import StreamErrors
 
 _log = logging.getLogger(__name__)
+
+#: Pieces of a body that are smaller than this are put together, up to so many bytes: each costs a
+#: hundred bytes beside its own.
+_SMALL_PIECE, _PUT_TOGETHER = 4 * 1024, 64 * 1024
 
 
 def make_invocation_protocol(
@@ -189,7 +192,7 @@ class _Protocol(BoundedProtocol):
         cycle.size += len(body)
         if cycle.size > cycle.uncounted_up_to:
             self._count(cycle)
-        keep_piece(cycle.pieces, body)
+        _keep_piece(cycle.pieces, body)
 
     def on_message_complete(self) -> None:
         cycle: Any = self.cycle
@@ -455,3 +458,15 @@ def _write_head(exchange: _Exchange, status: int, headers: Headers, framing: byt
         lines.append(b"connection: close\r\n")
     lines += (framing, b"\r\n")
     return b"".join(lines)
+
+
+def _keep_piece(pieces: list[bytes], piece: bytes) -> None:
+    """Put a body's next piece to those before it; many small ones become few."""
+    if pieces and len(piece) < _SMALL_PIECE:
+        last: object = pieces[-1]
+        if isinstance(last, bytearray) and len(last) < _PUT_TOGETHER:
+            last += piece  # in its place: a caller may send each byte in a chunk of its own
+            return
+        pieces.append(bytearray(piece))  # type: ignore[arg-type] # joined and written alike
+        return
+    pieces.append(piece)

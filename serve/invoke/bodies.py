@@ -12,18 +12,14 @@ from dataclasses import replace
 
 from serve.errors import BadRequest
 from serve.invoke.all_outputs import ask_for_all, is_json
+from serve.invoke.compressed_bodies import MOST_INFLATED, inflated, is_compressed
 from serve.invoke.envelope import Checked, check_object, check_request, check_strings
-from serve.invoke.headers import (
-    ACCEPT_ENCODING,
-    MOST_INFLATED,
-    inflated,
-    is_compressed,
-    read_headers,
-)
+from serve.invoke.headers import ACCEPT_ENCODING, read_headers
 from serve.invoke.json.exact_doubles import read_exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
 from serve.invoke.request import Passage
-from serve.invoke.translation import Translation, TritonRequest, in_steps, write_in_json
+from serve.invoke.translation import Translation, in_steps, write_in_json
+from serve.invoke.triton_request import TritonRequest
 from serve.triton.connection import Answer
 
 #: What may take long goes on beside other requests.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from serve.errors import CallerError, FailedAtRequest, InvocationFailed, ServeError
 from serve.invoke.column_mistakes import find_mistake
-from serve.invoke.translation import TritonRequest
+from serve.invoke.triton_request import TritonRequest
 from serve.models.registry import MOST_FAILURES, Model, Registry, State
 from serve.models.revival import Revival
 from serve.triton.connection import MOST_OF_ERROR, Answer

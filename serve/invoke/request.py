@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from serve.errors import TritonTimeout
-from serve.invoke.translation import TritonRequest
+from serve.invoke.triton_request import TritonRequest
 from serve.limit import UNCOUNTED
 from serve.models.registry import Model
 from serve.models.request_queue import HeldAnswer, HeldBody, WaitedTooLong

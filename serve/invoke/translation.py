@@ -14,19 +14,19 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from serve.errors import CallerError
 from serve.invoke.envelope import LONGEST_JSON
-from serve.invoke.headers import ACCEPT_ENCODING, HEADER_LENGTH, write_headers
+from serve.invoke.headers import HEADER_LENGTH
 from serve.invoke.json.binary_request import BinaryRequest, make_binary_request
 from serve.invoke.json.json_response import write_json_answer
 from serve.invoke.json.tensor_json import NotTaken, Steps
 from serve.invoke.pace import Pace
+from serve.invoke.triton_request import TritonRequest
 from serve.limit import UNCOUNTED
 from serve.models.registry import Model
-from serve.triton.connection import Answer, Grown, Headers
+from serve.triton.connection import Answer, Grown
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -40,34 +40,6 @@ _IN_TURN = 512 * 1024
 _JOINED_AT_ONCE = 256 * 1024
 
 _JSON, _BINARY = b"application/json", b"application/octet-stream"
-
-
-@dataclass(slots=True)  # not frozen: that costs a microsecond at each invocation
-class TritonRequest:
-    """A request as tritonserver gets it.
-
-    forwarded: the caller's headers that go on. json_size: how many bytes of JSON begin the body,
-    with binary tensors behind them; None where all of it is JSON.
-    translated: its outputs come back as binary tensors; those in in_json (None for every one) are
-    to be written as JSON. wanted: names of outputs in their order, None for those that come.
-    """
-
-    forwarded: Headers
-    body: list[bytes]
-    json_size: int | None = None
-    translated: bool = False
-    in_json: frozenset[str] | None = None
-    wanted: tuple[str, ...] | None = None
-
-    @property
-    def headers(self) -> Headers:
-        """Those that it is sent with."""
-        return write_headers(self.forwarded, self.json_size)
-
-    @property
-    def takes_compressed(self) -> bool:
-        """Whether tritonserver may deflate the answer."""
-        return any(name == ACCEPT_ENCODING for name, _ in self.forwarded)
 
 
 class TurnLate(Exception):

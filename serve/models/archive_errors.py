@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ensemble_tools import EnsembleToolsError, ResourceLacking
-from ensemble_tools import SourceUnreadable as DiskFailed
+from ensemble_tools import EnsembleToolsError, ResourceLacking, SourceUnreadable
 from ensemble_tools.archive.files import judged
-from serve.errors import ModelUnusable, ResourceExhausted, ServeError, SourceUnreadable
+from serve.errors import DiskFailed, ModelUnusable, ResourceExhausted, ServeError
 from serve.telemetry.load_record import LoadRecord
 from serve.threads import NoThread
 
 
 @contextmanager
 def archive_errors(record: LoadRecord) -> Iterator[None]:
-    """Raises ResourceExhausted, SourceUnreadable or ModelUnusable. record: the load's."""
+    """Raises ResourceExhausted, DiskFailed or ModelUnusable. record: the load's."""
     try:
         yield
     except EnsembleToolsError as error:
@@ -45,4 +44,4 @@ def _describe(record: LoadRecord) -> str:
 def _ours(error: EnsembleToolsError) -> type[ServeError]:
     if isinstance(error, ResourceLacking):
         return ResourceExhausted
-    return SourceUnreadable if isinstance(error, DiskFailed) else ModelUnusable
+    return DiskFailed if isinstance(error, SourceUnreadable) else ModelUnusable

@@ -27,7 +27,7 @@ _CLASSES: tuple[tuple[type[BaseException], str], ...] = (
     (errors.FailedAtRequest, "model"),
     (errors.CallerError, "caller"),
     (errors.ModelUnusable, "archive"),
-    (errors.SourceUnreadable, "disk"),
+    (errors.DiskFailed, "disk"),
     (errors.Overloaded, "crowd"),
     (errors.InvocationFailed, "model"),
     (errors.StoreUnavailable, "feature_store"),

@@ -24,7 +24,7 @@ from ensemble_tools import (
     read_repository,
 )
 from ensemble_tools.errors import ResourceLacking
-from serve.errors import ResourceExhausted, ServeError, SourceUnreadable
+from serve.errors import DiskFailed, ResourceExhausted, ServeError
 from serve.models.archive_errors import archive_errors
 from serve.telemetry.load_record import LoadRecord
 
@@ -72,7 +72,7 @@ def loaded(serving: Path) -> ServingPlan:
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(errno.EMFILE, ResourceExhausted), (errno.EIO, SourceUnreadable)]
+    ("number", "error"), [(errno.EMFILE, ResourceExhausted), (errno.EIO, DiskFailed)]
 )
 def test_each_read_in_turn(
     number: int, error: type[ServeError], opened: Opened, tmp_path: Path

@@ -24,7 +24,7 @@ EXPECTED = {
     errors.RequestLate(1.5): 408,
     errors.KilledForMemory("x"): 507,
     errors.ResourceExhausted("x"): 507,
-    errors.SourceUnreadable("x"): 500,
+    errors.DiskFailed("x"): 500,
     errors.Overloaded("x"): 503,
     errors.InvocationFailed("x"): 500,
     errors.FailedAtRequest("x"): 400,

@@ -26,8 +26,8 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.invoke.bodies import Bodies
+from serve.invoke.compressed_bodies import MOST_INFLATED
 from serve.invoke.failures import Failures
-from serve.invoke.headers import MOST_INFLATED
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
 from serve.invoke.translation import Translation

@@ -17,7 +17,8 @@ from serve.invoke.envelope import check_request
 from serve.invoke.json.binary_request import BinaryRequest
 from serve.invoke.json.tensor_json import Steps
 from serve.invoke.pace import Pace
-from serve.invoke.translation import FairLock, Translation, TritonRequest, TurnLate, stepwise
+from serve.invoke.translation import FairLock, Translation, TurnLate, stepwise
+from serve.invoke.triton_request import TritonRequest
 from serve.models.registry import Model
 from serve.triton.connection import Answer, Headers
 from tests.support.clock import Clock

@@ -23,12 +23,12 @@ from serve.deadline import Deadline
 from serve.errors import (
     BadRequest,
     CallerError,
+    DiskFailed,
     ModelAlreadyLoaded,
     ModelNotLoaded,
     ModelUnusable,
     ResourceExhausted,
     ServeError,
-    SourceUnreadable,
     TritonTimeout,
     TritonUnavailable,
 )
@@ -235,7 +235,7 @@ async def test_names_that_are_none(tmp_path: Path, name: str) -> None:
 
 async def test_a_disk_that_is_full(tmp_path: Path) -> None:
     """ENOSPC is a lack of resources, EIO the disk's fault; what is left is the archive's."""
-    for number, error in ((28, ResourceExhausted), (5, SourceUnreadable), (13, ModelUnusable)):
+    for number, error in ((28, ResourceExhausted), (5, DiskFailed), (13, ModelUnusable)):
         failure = OSError(number, "no")
 
         def fail(_: object, failure: OSError = failure) -> Any:

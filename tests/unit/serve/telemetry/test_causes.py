@@ -6,6 +6,7 @@ import pytest
 
 from serve.errors import (
     BadRequest,
+    DiskFailed,
     FailedAtRequest,
     InvocationFailed,
     KilledForMemory,
@@ -13,7 +14,6 @@ from serve.errors import (
     ModelUnusable,
     Overloaded,
     ResourceExhausted,
-    SourceUnreadable,
     StoreUnavailable,
     TritonTimeout,
     TritonUnavailable,
@@ -27,7 +27,7 @@ from serve.telemetry.causes import CAUSES, find_cause
         (BadRequest("the body", "nothing", "something"), "caller"),
         (ModelNotLoaded("m"), "caller"),
         (ModelUnusable("no config"), "archive"),
-        (SourceUnreadable("EIO"), "disk"),
+        (DiskFailed("EIO"), "disk"),
         (Overloaded("too many"), "crowd"),
         (InvocationFailed("it raised"), "model"),
         (FailedAtRequest("it raised at this request"), "model"),
