@@ -141,8 +141,8 @@ class ArchiveError(EnsembleToolsError):
 
     def __init__(self, path: Path, found: str, remedy: str = "", line: int | None = None) -> None:
         self.path, self.line = path, line
-        place = shown(path) if line is None else f"{shown(path)}:{line}"
-        super().__init__(f"{place}: {found}; {remedy}" if remedy else f"{place}: {found}")
+        location = shown(path) if line is None else f"{shown(path)}:{line}"
+        super().__init__(f"{location}: {found}; {remedy}" if remedy else f"{location}: {found}")
 
 
 class EntryRefused(ArchiveError):

@@ -26,8 +26,8 @@ class RequestsUnusable(VerificationError):
     """Where in the file, what was found, what was expected."""
 
     def __init__(self, path: Path, where: str, found: str, expected: str) -> None:
-        place = f"{path}: {where}" if where else f"{path}"
-        super().__init__(f"{place}: {found}; expected {expected}")
+        location = f"{path}: {where}" if where else f"{path}"
+        super().__init__(f"{location}: {found}; expected {expected}")
 
 
 class NothingToAsk(VerificationError):

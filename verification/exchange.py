@@ -67,15 +67,15 @@ def encode(tensors: Tensors) -> tuple[bytes, bytes]:
 
 def decode(body: bytes, head_size: int) -> dict[str, Tensor]:
     """The tensors of an answer, binary or JSON each; raises ValueError for what is none."""
-    tensors, place = {}, head_size
+    tensors, offset = {}, head_size
     for output in json.loads(body[:head_size])["outputs"]:
         data_type, shape = str(output["datatype"]), [int(size) for size in output["shape"]]
         size = output.get("parameters", {}).get("binary_data_size")
         if size is None:
             array = make_tensor(output["data"], data_type, shape)
         else:
-            array = _read_bytes(body[place : place + size], data_type, shape)
-            place += size
+            array = _read_bytes(body[offset : offset + size], data_type, shape)
+            offset += size
         tensors[str(output["name"])] = Tensor(data_type, array)
     return tensors
 
@@ -120,8 +120,8 @@ def _read_bytes(content: bytes, data_type: str, shape: list[int]) -> Array:
 
 
 def _read_texts(content: bytes) -> Any:
-    place = 0
-    while place < len(content):
-        (size,) = struct.unpack_from("<I", content, place)
-        yield content[place + 4 : place + 4 + size]
-        place += 4 + size
+    offset = 0
+    while offset < len(content):
+        (size,) = struct.unpack_from("<I", content, offset)
+        yield content[offset + 4 : offset + 4 + size]
+        offset += 4 + size

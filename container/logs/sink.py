@@ -52,7 +52,7 @@ class Sink:
     """Lines on their way to a descriptor.
 
     `dropped`: how many lines were lost since the start. `notice`: makes the line that says how many
-    were lost at its place, and when (seconds since 1970), end of line included. Bounds are those of
+    were lost there, and when (seconds since 1970), end of line included. Bounds are those of
     each lane. Any thread may call it. It has a daemon thread, until `close`, which writes soon, not
     at once.
     """

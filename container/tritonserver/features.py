@@ -54,10 +54,10 @@ def find_features(executable: Path, but: Collection[str] = ()) -> frozenset[str]
     wheel, image = root.parent.parent / WHEEL_LIBRARIES, root / "lib"
     library = [*wheel.glob("libtritonserver*.so*"), *image.glob("libtritonserver*.so*")]
     python_backend = [root / "backends/python/libtriton_python.so"]
-    places = ([executable], _IN_PROGRAM), (library, _IN_LIBRARY), (python_backend, _IN_BACKEND)
+    searches = ([executable], _IN_PROGRAM), (library, _IN_LIBRARY), (python_backend, _IN_BACKEND)
     return frozenset(
         feature
-        for files, patterns in places
+        for files, patterns in searches
         for feature, pattern in patterns.items()
         if feature not in but and any(_contains(file, pattern) for file in files)
     )

@@ -187,8 +187,8 @@ def find_tritonserver(configured: Path | None, environment: Mapping[str, str]) -
     Raises RuntimeNotFound, which names every place.
     """
     searched: list[str] = []
-    for place, path in _find_places(configured, environment):
-        searched.append(place)
+    for source, path in _list_candidates(configured, environment):
+        searched.append(source)
         if path and path.is_file() and os.access(path, os.X_OK):
             return path.resolve()
     raise RuntimeNotFound(searched)
@@ -199,7 +199,7 @@ def own_environment_bin() -> Path | None:
     return Path(sys.prefix) / "bin" if sys.prefix != sys.base_prefix else None
 
 
-def _find_places(
+def _list_candidates(
     configured: Path | None, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, Path | None]]:
     if configured:  # it was asked for: nothing else will do

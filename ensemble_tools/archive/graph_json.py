@@ -425,12 +425,12 @@ def _files(saved: _Saved, name: str) -> dict[Any, str]:
             raise record.refuse("key", "is empty")
         path = record.field("path", str)
         # Categorify's vocabs lie beside the node's directory: `../node_3categories/` (see place_of)
-        place = os.path.normpath(saved.artifacts.relative_to(saved.workflow) / path)
-        if not place.startswith("artifacts/") or not place.isprintable():
+        relative_path = os.path.normpath(saved.artifacts.relative_to(saved.workflow) / path)
+        if not relative_path.startswith("artifacts/") or not relative_path.isprintable():
             raise record.refuse(
                 "path", f"is {quoted(path)}, which is not among the workflow's artifacts"
             )
-        files[tuple(key) if len(key) > 1 else key[0]] = str(saved.workflow / place)
+        files[tuple(key) if len(key) > 1 else key[0]] = str(saved.workflow / relative_path)
     return files
 
 

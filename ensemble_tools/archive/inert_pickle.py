@@ -144,7 +144,7 @@ class Inert:
         """Take any arguments, as the class that is stood for might."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """In the place of what the call of a method or function that was looked up returns."""
+        """Stands for what the call of a method or function that was looked up returns."""
         return _inert_class("(called)", type(self).__name__, self.budget)(*args, **named)
 
     def __setstate__(self, state: Any) -> None:
@@ -326,11 +326,11 @@ class _InertUnpickler(pickle._Unpickler):
             raise Unpicklable("it is no pickle: it calls something with what is no tuple")
         pickle._Unpickler.dispatch[code[0]](self)  # type: ignore[arg-type]  # typeshed: C's class
 
-    def _put(self, place: int) -> None:
-        """Into the memo, always at its end or anew in a place that it has."""
-        if not 0 <= place <= len(self.memo):
+    def _put(self, memo_index: int) -> None:
+        """Into the memo, at its end or in an entry that it has."""
+        if not 0 <= memo_index <= len(self.memo):
             raise Unpicklable("its memo is out of order")
-        self.memo[place] = self.stack[-1]
+        self.memo[memo_index] = self.stack[-1]
 
     def _load_setitems(self) -> None:
         items = self.pop_mark()
@@ -415,7 +415,7 @@ def _checked_name(name: Any) -> str:
 
 
 def _counted(constructor: Callable[..., Any]) -> Callable[..., Any]:
-    """In the place of a class's __new__; each call copies its arguments."""
+    """Stands for a class's __new__; each call copies its arguments."""
 
     def make(cls: type[Inert], *args: Any) -> Any:
         cls.budget.spend(len(args))
@@ -425,25 +425,25 @@ def _counted(constructor: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _make_class(budget: _Budget, _metaclass: Any, name: Any, *_: Any) -> type[Inert]:
-    """In the place of cloudpickle's _make_skeleton_class and _make_skeleton_enum."""
+    """Stands for cloudpickle's _make_skeleton_class and _make_skeleton_enum."""
     budget.operator = shortened(_checked_name(name))
     return _inert_class(BY_VALUE, name, budget)
 
 
 def _make_builtin_type(budget: _Budget, name: Any, *_: Any) -> type[Inert]:
-    """In the place of cloudpickle's _builtin_type, which names CodeType and others."""
+    """Stands for cloudpickle's _builtin_type, which names CodeType and others."""
     return _inert_class("types", _checked_name(name), budget)
 
 
 def _make_instance(_: _Budget, cls: Any, *args: Any) -> Any:
-    """In the place of copyreg's _reconstructor, __newobj__ and __newobj_ex__."""
+    """Stands for copyreg's _reconstructor, __newobj__ and __newobj_ex__."""
     if not (isinstance(cls, type) and issubclass(cls, Inert)):
         raise NotInert("it makes an instance of what is no class")
     return cls.__new__(cls, *args)
 
 
 def _set_function_state(_: _Budget, function: Any, state: Any) -> Any:
-    """In the place of cloudpickle's _function_setstate: names, and what it closes over."""
+    """Stands for cloudpickle's _function_setstate: names, and what it closes over."""
     if isinstance(function, Inert):
         function.__setstate__(state)
     return function

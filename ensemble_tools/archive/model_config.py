@@ -242,8 +242,8 @@ def _of_latest(config: ModelConfig) -> ModelConfig:
     """
     steps = config.message.ensemble_scheduling.step
     text = config.text
-    places = [*_find_versions(text)] if any(step.model_version == 0 for step in steps) else []
-    for step, (start, end) in [*zip(steps, places, strict=False)][::-1]:
+    spans = [*_find_versions(text)] if any(step.model_version == 0 for step in steps) else []
+    for step, (start, end) in [*zip(steps, spans, strict=False)][::-1]:
         if step.model_version == 0:
             step.model_version = -1
             version = "-1" if start < end else " model_version: -1 "
@@ -405,8 +405,8 @@ def _suggest_value(enum: str, value: str) -> str:
 
 def _describe_unknown_field(error: text_format.ParseError) -> str:
     reason = _describe_error(error)
-    place = f"line {error.GetLine()}: "
-    return f"{place}{name_unknown_field(reason) or shortened(reason)}"
+    line = f"line {error.GetLine()}: "
+    return f"{line}{name_unknown_field(reason) or shortened(reason)}"
 
 
 def name_unknown_field(reason: str) -> str:
@@ -526,7 +526,7 @@ def _find_values(text: str) -> Iterator[_Value]:
 
 
 def _find_versions(text: str) -> Iterator[tuple[int, int]]:
-    """From where to where each step's version goes; where it has none, the place behind its
+    """From where to where each step's version goes; where it has none, the position behind its
     bracket."""
     version: _Value | None = None
     for value in _find_values(text):

@@ -155,9 +155,9 @@ class _Bytes:
         """How many bytes were read."""
         return self._at
 
-    def seek(self, place: int) -> None:
+    def seek(self, offset: int) -> None:
         """Forward, by reading; tarfile goes back nowhere."""
-        while self._at < place and self._take(min(_CHUNK, place - self._at)):
+        while self._at < offset and self._take(min(_CHUNK, offset - self._at)):
             pass
 
 
@@ -204,59 +204,59 @@ class _Tree:
         parts = Path(filtered.name).parts
         if len(parts) > _MOST_DEPTH or ".." in parts:
             raise self._refusal(member, "it lies too deep, or above where it is extracted")
-        place = self._into.joinpath(*parts)
-        self._make_directories(member, place if member.isdir() else place.parent)
+        path = self._into.joinpath(*parts)
+        self._make_directories(member, path if member.isdir() else path.parent)
         if member.isdir():
             return
-        if place.is_dir():
+        if path.is_dir():
             raise self._refusal(member, "it is a directory, too")
-        place.unlink(missing_ok=True)
-        self._links.pop(place, None)
+        path.unlink(missing_ok=True)
+        self._links.pop(path, None)
         if member.issym():
-            self._links[place] = member.linkname
+            self._links[path] = member.linkname
         elif member.islnk():
-            self._link_hard(filtered, place)
+            self._link_hard(filtered, path)
         elif member.isreg() and not member.issparse():
-            self._write(archive, member, place)
+            self._write(archive, member, path)
         else:
             raise self._refusal(member, "it is neither a file, nor a directory, nor a link")
 
-    def _make_directories(self, member: tarfile.TarInfo, place: Path) -> None:
-        above = {place, *place.parents}
+    def _make_directories(self, member: tarfile.TarInfo, path: Path) -> None:
+        above = {path, *path.parents}
         if above & self._links.keys():
             raise self._refusal(member, "it lies below a link")
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
             raise self._refusal(member, "it lies below a file") from error
 
-    def _write(self, archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
+    def _write(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
         self._written += member.size
         if self._written > self._most_bytes:
             raise too_large(self._path, self._most_bytes)
         source: Any = archive.extractfile(member)
-        with place.open("xb") as file:
+        with path.open("xb") as file:
             while chunk := source.read(_CHUNK):
                 file.write(chunk)
             os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
 
-    def _link_hard(self, member: tarfile.TarInfo, place: Path) -> None:
+    def _link_hard(self, member: tarfile.TarInfo, path: Path) -> None:
         target = self._into / member.linkname
         if ".." in target.parts or target.is_symlink() or not target.is_file():
             raise self._refusal(member, "it is a link to no file before it")
-        os.link(target, place)
+        os.link(target, path)
 
     def make_links(self) -> None:
         """The symbolic ones; each is followed, as the system would, through all the others."""
-        for place, target in self._links.items():
-            place.symlink_to(target)
+        for path, target in self._links.items():
+            path.symlink_to(target)
         within = os.path.realpath(self._into)
-        for place, target in self._links.items():
-            end = os.path.realpath(place)
+        for path, target in self._links.items():
+            end = os.path.realpath(path)
             if os.path.isabs(target) or os.path.commonpath([end, within]) != within:
                 raise PackedArchive(
                     self._path,
-                    f"its link {quoted(place.name)} leads to {quoted(target)}, out of the archive",
+                    f"its link {quoted(path.name)} leads to {quoted(target)}, out of the archive",
                 )
 
     def _refusal(self, member: tarfile.TarInfo, why: str) -> PackedArchive:

@@ -46,7 +46,7 @@ PYTHON_FILE = "model.py"
 TORCHSCRIPT, _AOT_INDUCTOR = "model.pt", "model.pt2"
 #: What the onnxruntime backend loads, also in a directory of that name.
 _ONNX = "model.onnx"
-#: By a place with this in it ONNX Runtime means an address in its own memory.
+#: By a path with this in it ONNX Runtime means an address in its own memory.
 _IN_MEMORY = "_ORT_MEM_ADDR_"
 #: Where the files of a model without version directories belong: any file, and a SavedModel's own.
 _IN_VERSION, _IN_SAVED_MODEL = "1/", "1/model.savedmodel/"
@@ -222,8 +222,8 @@ def _complete(model: SourceModel) -> SourceModel:
     is_program = model.is_ensemble or model.backend == "python"
     if version is None or is_program or model.misnamed_config:
         return model
-    place = model.find_version_directory(version)
-    completion = complete_config(model.config, model.config_path, place, model.payload[version])
+    directory = model.find_version_directory(version)
+    completion = complete_config(model.config, model.config_path, directory, model.payload[version])
     return replace(
         model,
         config=completion.config,

@@ -30,7 +30,7 @@ from ensemble_tools.errors import EntryRefused, shown
 MAX_ENTRIES = 250_000
 #: Directories in one another; a python environment with its packages' tests has some 20.
 MAX_DEPTH = 100
-#: Of a place in the archive, in bytes: a quarter of PATH_MAX, which the serving repository's own
+#: Of a path in the archive, in bytes: a quarter of PATH_MAX, which the serving repository's own
 #: path is to fit into as well. Python environments stay below 250.
 MAX_PATH_BYTES = 1024
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)

@@ -42,24 +42,24 @@ class Message:
 
     def fields(self) -> Iterator[tuple[int, int | Span]]:
         """Each field's number, and its integer or its span; raises NotReadable, OSError."""
-        place = self._span.start
-        while place < self._span.stop:
+        offset = self._span.start
+        while offset < self._span.stop:
             self._budget[0] -= 1
-            self._file.seek(place)
-            tag, place = self._read_varint(place)
+            self._file.seek(offset)
+            tag, offset = self._read_varint(offset)
             number, wire = tag >> 3, tag & 7
             value: int | Span = 0
             if wire == _VARINT:
-                value, place = self._read_varint(place)
+                value, offset = self._read_varint(offset)
             elif wire == _BYTES:
-                length, place = self._read_varint(place)
-                value = Span(place, place + length)
-                place += length
+                length, offset = self._read_varint(offset)
+                value = Span(offset, offset + length)
+                offset += length
             elif wire in _FIXED:
-                place += _FIXED[wire]
+                offset += _FIXED[wire]
             else:
                 raise NotReadable
-            if place > self._span.stop or number == 0 or self._budget[0] < 0:
+            if offset > self._span.stop or number == 0 or self._budget[0] < 0:
                 raise NotReadable
             yield number, value
 
@@ -107,7 +107,7 @@ class Message:
         except UnicodeDecodeError as error:
             raise NotReadable from error
 
-    def _read_varint(self, place: int) -> tuple[int, int]:
+    def _read_varint(self, offset: int) -> tuple[int, int]:
         value = 0
         for shift in range(0, 7 * _LONGEST, 7):
             byte = self._file.read(1)
@@ -115,7 +115,7 @@ class Message:
                 raise NotReadable
             value |= (byte[0] & 0x7F) << shift
             if byte[0] < 0x80:
-                return value & (2 * _SIGN - 1), place + shift // 7 + 1
+                return value & (2 * _SIGN - 1), offset + shift // 7 + 1
         raise NotReadable
 
 

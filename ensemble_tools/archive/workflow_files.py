@@ -82,7 +82,7 @@ class _Unlabelled(Exception):
     """What is wrong with the label in metadata.json."""
 
 
-def place_of(path: Any, out_path: Any, directory: Path) -> Path | None:
+def find_category_path(path: Any, out_path: Any, directory: Path) -> Path | None:
     """Where Workflow.load of that directory reads an operator's file (nvtabular, _copy_storage).
 
     path, out_path: as the operator has them. None for what lies neither in the directory nor beside
@@ -150,9 +150,9 @@ def _find_files(
     missing: set[Path] = set()
     elsewhere: set[tuple[str, str]] = set()
     for operator, path, out_path in files:
-        place = place_of(path, out_path, directory)
-        if place is not None:
-            (missing if kind(place) is None else there).add(place)
+        path_in_archive = find_category_path(path, out_path, directory)
+        if path_in_archive is not None:
+            (missing if kind(path_in_archive) is None else there).add(path_in_archive)
         elif _is_path(path) and not _is_here(path):
             elsewhere.add((operator, path))
         elif _is_path(path):

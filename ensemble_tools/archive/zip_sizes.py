@@ -53,11 +53,11 @@ def _read(file: BinaryIO) -> int | None:
 
 
 def _names(directory: bytes) -> Iterator[bytes]:
-    place = 0
-    while directory[place : place + 4] == _ENTRY and len(directory) >= place + 46:
-        name, extra, comment = struct.unpack_from("<HHH", directory, place + 28)
-        yield directory[place + 46 : place + 46 + name]
-        place += 46 + name + extra + comment
+    offset = 0
+    while directory[offset : offset + 4] == _ENTRY and len(directory) >= offset + 46:
+        name, extra, comment = struct.unpack_from("<HHH", directory, offset + 28)
+        yield directory[offset + 46 : offset + 46 + name]
+        offset += 46 + name + extra + comment
 
 
 def _read_directory(file: BinaryIO) -> bytes | None:
@@ -82,21 +82,21 @@ def _read_directory(file: BinaryIO) -> bytes | None:
 
 
 def _sum_entries(directory: bytes) -> int:
-    total = place = 0
-    while directory[place : place + 4] == _ENTRY:
-        size, name, extra, comment = struct.unpack_from("<I HHH", directory, place + 24)
-        fields = directory[place + 46 + name : place + 46 + name + extra]
+    total = offset = 0
+    while directory[offset : offset + 4] == _ENTRY:
+        size, name, extra, comment = struct.unpack_from("<I HHH", directory, offset + 24)
+        fields = directory[offset + 46 + name : offset + 46 + name + extra]
         total += _read_wide_size(fields) if size == _IN_EXTRA else size
-        place += 46 + name + extra + comment
+        offset += 46 + name + extra + comment
     return total
 
 
 def _read_wide_size(fields: bytes) -> int:
     """Of an entry's extra fields the one that has its size where 32 bits do not suffice."""
-    place = 0
-    while place + 12 <= len(fields):
-        kind, length = struct.unpack_from("<HH", fields, place)
+    offset = 0
+    while offset + 12 <= len(fields):
+        kind, length = struct.unpack_from("<HH", fields, offset)
         if kind == 1:
-            return int(struct.unpack_from("<Q", fields, place + 4)[0])
-        place += 4 + length
+            return int(struct.unpack_from("<Q", fields, offset + 4)[0])
+        offset += 4 + length
     return _IN_EXTRA

@@ -44,14 +44,14 @@ def stage_beside(destination: Path) -> Iterator[Path]:
 
 def write_file(destination: Path, content: bytes) -> None:
     """Put content there, in one step; an older file is replaced."""
-    check_file_place(destination)
+    check_no_directory(destination)
     with stage_beside(destination) as staging:
         staged = staging / "file"
         staged.write_bytes(content)
         staged.replace(destination)
 
 
-def check_file_place(destination: Path) -> None:
+def check_no_directory(destination: Path) -> None:
     """Raise DestinationUnusable where a directory is in the way."""
     if destination.is_dir():
         raise DestinationUnusable(

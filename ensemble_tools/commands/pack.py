@@ -15,7 +15,7 @@ from pathlib import Path
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.commands.atomic_output import (
     DestinationUnusable,
-    check_file_place,
+    check_no_directory,
     read_default_mode,
     stage_beside,
 )
@@ -158,7 +158,7 @@ def _find_suffix(path: Path) -> str:
 
 
 def _name_in(directory: Path, path: Path) -> Path:
-    """The archive's place in a directory, called as the path is."""
+    """The archive's path in a directory, with the name of what is packed."""
     name = Path(os.path.realpath(path)).name if path.name in ("", "..") else path.name
     return directory / f"{name.removesuffix(_find_suffix(path))}{SUFFIXES[0]}"
 
@@ -168,7 +168,7 @@ def _run(options: argparse.Namespace, output: Path, suffix: str) -> tuple[int, t
     notes = _check(options)
     tree = find_packed_tree(options.path)
     outputs = _name_outputs(output, suffix, options.copies)
-    _check_places(options.path, outputs)
+    _check_outputs(options.path, outputs)
     size = pack(tree, outputs)
     _print_report(tree, outputs, size, notes)
     return size, notes
@@ -220,10 +220,10 @@ def _name_outputs(output: Path, suffix: str, copies: int | None) -> list[Path]:
     return [output.with_name(f"{stem}-{number:0{width}}{suffix}") for number in range(copies)]
 
 
-def _check_places(path: Path, outputs: list[Path]) -> None:
+def _check_outputs(path: Path, outputs: list[Path]) -> None:
     _check_outside(path, outputs[0])
     for output in outputs:
-        check_file_place(output)
+        check_no_directory(output)
 
 
 def _check_outside(path: Path, output: Path) -> None:
@@ -259,7 +259,7 @@ def _report_lines(
         yield f"left out: {', '.join(tree.left_out[:_MAX_LISTED])}{more}"
     for note in notes:
         yield f"note: {note}"
-    configs = sum(entry.place.endswith(f"/{CONFIG_FILE}") for entry in tree.files)
+    configs = sum(entry.path.endswith(f"/{CONFIG_FILE}") for entry in tree.files)
     contents = (
         f"{max(1, configs)} models, {len(tree.files)} files, {format_size(tree.size)} unpacked"
     )

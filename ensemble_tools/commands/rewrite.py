@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     archive, lacking = _read(options.path, name, Compile(options.compile))
     serving_plan = require_plan(archive)
     check_plain(options.path, serving_plan)
-    _check_place(options.path, destination)
+    _check_outside(options.path, destination)
     repository = archive.repository
     top = repository.entry.directory.parent
     beside = [top / name for name in repository.beside] if _reads_beside(serving_plan) else []
@@ -131,15 +131,15 @@ def write_repository(
     beside: what is copied beside the models.
     """
     with stage_beside(destination) as staging:
-        place = staging / "repository"
-        place.mkdir(mode=read_default_mode(0o777))
+        repository = staging / "repository"
+        repository.mkdir(mode=read_default_mode(0o777))
         for model in serving_plan.models:
-            _write(model, serving_plan.entry, source, place)
+            _write(model, serving_plan.entry, source, repository)
         for path in beside:
-            _copy(path, place / path.name, source)
-        _check_result(place, serving_plan)
-        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-        place.rename(destination)
+            _copy(path, repository / path.name, source)
+        _check_result(repository, serving_plan)
+        size = sum(path.stat().st_size for path in repository.rglob("*") if path.is_file())
+        repository.rename(destination)
     return size
 
 
@@ -209,7 +209,7 @@ def _reads_beside(serving_plan: ServingPlan) -> bool:
     return any(it.runs_own_code and not it.not_compiled for it in serving_plan.models)
 
 
-def _check_place(source: Path, destination: Path) -> None:
+def _check_outside(source: Path, destination: Path) -> None:
     real_destination, real_source = destination.resolve(), source.resolve()
     if real_destination == real_source or real_source in real_destination.parents:
         raise DestinationUnusable(
@@ -217,9 +217,9 @@ def _check_place(source: Path, destination: Path) -> None:
         )
 
 
-def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> None:
+def _write(model: PublishedModel, entry: str, source: Path, repository: Path) -> None:
     """One model directory. Every link of the plan becomes the files that it stands for."""
-    directory = place / model.triton_name
+    directory = repository / model.triton_name
     directory.mkdir()
     for name, target in model.links:
         _copy(target, directory / name, source)
@@ -235,7 +235,7 @@ def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> None
         text = findable(model.triton_config, config, entry=_wants_mark(model, entry))
         config.write_text(text, encoding="utf-8")
     if model.compiled is not None and not model.compiled.program.kept:
-        shutil.rmtree(directory / Path(model.compiled.place).parts[0] / WORKFLOW)
+        shutil.rmtree(directory / Path(model.compiled.program_path).parts[0] / WORKFLOW)
 
 
 def _wants_mark(model: PublishedModel, entry: str) -> bool:
@@ -245,29 +245,29 @@ def _wants_mark(model: PublishedModel, entry: str) -> bool:
     return model.triton_name == entry and is_ensemble
 
 
-def _copy(target: Path, place: Path, within: Path) -> None:
+def _copy(target: Path, destination: Path, within: Path) -> None:
     check_link(target, within)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    destination.parent.mkdir(parents=True, exist_ok=True)
     if not target.is_dir():
-        shutil.copy(target, place)
+        shutil.copy(target, destination)
         return
-    place.mkdir()
+    destination.mkdir()
     tree = walk(target, within)
     for entry in tree.entries:
         if entry.is_directory:
-            (place / entry.place).mkdir()
+            (destination / entry.path).mkdir()
         else:
-            shutil.copy(entry.source, place / entry.place)
+            shutil.copy(entry.source, destination / entry.path)
 
 
-def _check_result(place: Path, serving_plan: ServingPlan) -> None:
+def _check_result(written: Path, serving_plan: ServingPlan) -> None:
     """What was written is an archive as any other, and says what was planned."""
-    repository = read_repository(place, serving_plan.entry)
+    repository = read_repository(written, serving_plan.entry)
     read_again = plan(repository, None, Namespace("m"), Choices(strict=False))
     if len(read_again.models) != len(serving_plan.models):
         missing = {*serving_plan.triton_names} - {model.source_name for model in read_again.models}
         raise EnsembleToolsError(
-            f"{place}: the rewritten repository does not use {', '.join(sorted(missing))}, which "
+            f"{written}: the rewritten repository does not use {', '.join(sorted(missing))}, which "
             "the plan needs; serve the archive with this container, and report this"
         )
 

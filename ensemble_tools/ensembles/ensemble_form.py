@@ -24,7 +24,7 @@ from ensemble_tools.ensembles.edges import plan_inputs
 from ensemble_tools.ensembles.operators import NUMPY
 from ensemble_tools.ensembles.ordering import order_steps
 from ensemble_tools.ensembles.parts import Parts
-from ensemble_tools.ensembles.placement import drop_idle_calls, place
+from ensemble_tools.ensembles.placement import drop_idle_calls, put_into_steps
 from ensemble_tools.ensembles.producers import ANSWER, REQUEST, FromCall
 from ensemble_tools.ensembles.reads import Front, Reads, find_reads
 from ensemble_tools.ensembles.render import EnsembleForm, render_models
@@ -77,7 +77,7 @@ def _gather_parts(
     wiring = drop_idle_calls(wiring, plans)
     used = {ANSWER, *(call.key for call in wiring.calls)}
     plans = {key: plan for key, plan in plans.items() if key in used}
-    placement = place(wiring, plans, frozenset(steps), path)
+    placement = put_into_steps(wiring, plans, frozenset(steps), path)
     return Parts(wiring, executor.config, configs, plans, placement)
 
 

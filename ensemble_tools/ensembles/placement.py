@@ -51,7 +51,7 @@ class Placement:
         return max(self.depths.values(), default=0)
 
 
-def place(
+def put_into_steps(
     wiring: Wiring, plans: Mapping[str, InputPlan], taken: frozenset[str], path: Path
 ) -> Placement:
     """Put conversions and inline operators into steps.

@@ -22,7 +22,7 @@ from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.placement import GeneratedStep, choose_free_name
 from ensemble_tools.ensembles.producers import ANSWER, FromCall, FromStep
 from ensemble_tools.ensembles.reads import Front, Reads
-from ensemble_tools.ensembles.wiring import Call, Place
+from ensemble_tools.ensembles.wiring import Call, NodePath
 from ensemble_tools.steps.sources import (
     ConversionRow,
     convert_source,
@@ -232,14 +232,14 @@ class _Renderer:
 
     def _render_reader(
         self, step: GeneratedStep, reader: str
-    ) -> tuple[str, tuple[Place, dict[str, str]]]:
+    ) -> tuple[str, tuple[NodePath, dict[str, str]]]:
         outputs = {
             spec.name: self.names[Tensor(FromStep(step.name, reader), spec.name)]
             for spec in self.parts.plans[reader].specs
         }
         if reader == ANSWER:
             return "answer", ((), outputs)
-        return reader, (self.parts.calls[reader].place, outputs)
+        return reader, (self.parts.calls[reader].node_path, outputs)
 
     def render_made(self, key: str, name: str) -> GeneratedModel:
         """The step that makes this call."""

@@ -44,7 +44,7 @@ MAX_EVALUATED_COLUMNS = 1_000_000
 _EXPORT_AGAIN = "export the graph again with merlin-systems 23.08"
 
 #: Where a node stands: its number in the graph, behind those of the Subgraph nodes around it.
-Place = tuple[int, ...]
+NodePath = tuple[int, ...]
 
 #: What the forest operator's matrix is called (merlin-systems, PredictForestTriton).
 MATRIX = Column("input__0", None, False)
@@ -69,7 +69,7 @@ class Call:
     columns_in: tuple[Column, ...]
     sources: Mapping[str, Source]
     columns_out: tuple[Column, ...]
-    place: Place
+    node_path: NodePath
     #: The forest operator's columns, in the order in which they become the matrix; `sources` is
     #: empty then.
     stacked: tuple[Source, ...] = ()
@@ -203,7 +203,7 @@ class _Evaluation:
     above: dict[str, int] = field(default_factory=dict)
     here: int = 0
 
-    def evaluate(self, graph: ExecutorGraph, request: Flow, around: Place) -> Flow:
+    def evaluate(self, graph: ExecutorGraph, request: Flow, around: NodePath) -> Flow:
         """What the graph's output node puts out for these columns of a request."""
         outputs: dict[int, Flow] = {}
         above, evaluated = self.here, dict[int, int]()
@@ -215,9 +215,9 @@ class _Evaluation:
             if not self.outdated:
                 names = (*node.inputs, *(column.name for column in node.output))
                 _check_names(self.path, node.operator.label, dict.fromkeys(names))
-            place = (*around, node.number)
+            path = (*around, node.number)
             reaching = self._merge_upstream(node, outputs, request)
-            outputs[node.number] = self._transform(node, reaching, place)
+            outputs[node.number] = self._transform(node, reaching, path)
             evaluated[node.number] = self.here
         last = graph.output_node
         return self._choose(last, [column.name for column in last.output], outputs[last.number])
@@ -260,7 +260,7 @@ class _Evaluation:
         merged.ordered = len(merged) <= 1
         return merged
 
-    def _transform(self, node: Node, flow: Flow, place: Place) -> Flow:
+    def _transform(self, node: Node, flow: Flow, path: NodePath) -> Flow:
         """What the node puts out; the cases are those of the module's docstring."""
         operator = node.operator
         kind = classify(operator)
@@ -272,19 +272,19 @@ class _Evaluation:
         if kind is OperatorKind.IDENTITY:
             return flow
         if kind is OperatorKind.SUBGRAPH and operator.subgraph is not None and not operator.loops:
-            return self.evaluate(operator.subgraph, flow, place)
+            return self.evaluate(operator.subgraph, flow, path)
         # 2. A model is called with columns by name: what it answers has the call as its source.
         if kind is OperatorKind.CALL:
-            return self._add_call(node, flow, place)
+            return self._add_call(node, flow, path)
         # 3. A forest is called with one matrix of all columns, so that their order counts.
         if kind is OperatorKind.FOREST:
-            return self._add_forest_call(node, flow, place)
+            return self._add_forest_call(node, flow, path)
         # 4. A generated step is called.
         program = find_program(node) if self.programs else None
         if program is not None and not (program.reads_all and flow.keys() != {*program.reads}):
-            return self._add_program_call(node, program, flow, place)
+            return self._add_program_call(node, program, flow, path)
         # 5. Python inside the executor, a loop over a subgraph as well: known when it runs.
-        return self._add_inline(node, flow, place)
+        return self._add_inline(node, flow, path)
 
     def _choose(self, node: Node, names: Iterable[str], flow: Flow) -> Flow:
         names = tuple(names)
@@ -298,7 +298,7 @@ class _Evaluation:
             )
         return Flow({name: flow[name] for name in names})
 
-    def _add_call(self, node: Node, flow: Flow, place: Place) -> Flow:
+    def _add_call(self, node: Node, flow: Flow, path: NodePath) -> Flow:
         operator = node.operator
         if operator.model_name is None or not operator.columns_in or not operator.columns_out:
             raise GraphNotServable(
@@ -318,11 +318,11 @@ class _Evaluation:
                 operator.columns_in,
                 sources,
                 operator.columns_out,
-                place,
+                path,
             )
         )
 
-    def _add_forest_call(self, node: Node, flow: Flow, place: Place) -> Flow:
+    def _add_forest_call(self, node: Node, flow: Flow, path: NodePath) -> Flow:
         operator = node.operator
         if operator.model_name is None:
             raise GraphNotServable(
@@ -333,7 +333,7 @@ class _Evaluation:
         key = self._choose_key(operator.model_name)
         return self._record_call(
             Call(
-                key, operator.model_name, operator.label, (MATRIX,), {}, node.output, place, stacked
+                key, operator.model_name, operator.label, (MATRIX,), {}, node.output, path, stacked
             )
         )
 
@@ -375,12 +375,12 @@ class _Evaluation:
             {column.name: Source(FromCall(call.key), column.name) for column in call.columns_out}
         )
 
-    def _add_program_call(self, node: Node, program: Program, flow: Flow, place: Place) -> Flow:
-        key = f"{node.operator.label}//{'.'.join(map(str, place))}"  # no model is called so
+    def _add_program_call(self, node: Node, program: Program, flow: Flow, path: NodePath) -> Flow:
+        key = f"{node.operator.label}//{'.'.join(map(str, path))}"  # no model is called so
         sources = self._choose(node, program.reads, flow)
         columns = tuple(Column(name, None, False) for name in program.writes)
         outputs = self._record_call(
-            Call(key, key, node.operator.label, (), sources, columns, place, program=program)
+            Call(key, key, node.operator.label, (), sources, columns, path, program=program)
         )
         if not program.keeps_the_rest:
             return outputs
@@ -390,8 +390,8 @@ class _Evaluation:
         reaching.ordered = flow.ordered
         return reaching
 
-    def _add_inline(self, node: Node, flow: Flow, place: Place) -> Flow:
-        key = "/".join(map(str, place))
+    def _add_inline(self, node: Node, flow: Flow, path: NodePath) -> Flow:
+        key = "/".join(map(str, path))
         operator = node.operator
         inner = list_called_models(operator.subgraph) if operator.subgraph else ()
         own = (operator.model_name,) if operator.model_name else ()

@@ -84,7 +84,7 @@ def _fold_side(side: Side | None, ways: Iterable[_Way], merged_into: dict[str, s
         if side is None or len(side.nodes) <= _WANTED:
             break
         side, moved = _merge_groups(side, find(side), in_a_row=find is _find_rows)
-        merged_into.update({node: moved.get(place, place) for node, place in merged_into.items()})
+        merged_into.update({node: moved.get(box, box) for node, box in merged_into.items()})
     return side
 
 

@@ -34,9 +34,9 @@ def node_id(prefix: str, number: int) -> str:
     return f"merlin.{prefix}{number}"
 
 
-def node_id_at(place: tuple[int, ...]) -> str:
+def node_id_at(path: tuple[int, ...]) -> str:
     """The id of the node that stands there: its number, behind those of the Subgraphs around it."""
-    *around, number = place
+    *around, number = path
     return node_id("".join(f"{it}." for it in around), number)
 
 

@@ -81,7 +81,9 @@ def _correspondences(
     yield merlin.nodes[0].id, triton.nodes[0].id
     by_model = {node.model: node.id for node in triton.nodes if node.kind != "generated"}
     by_title = {node.title: node.id for node in triton.nodes if node.kind == "generated"}
-    steps = {node_id_at(it.place): by_title[it.triton_name] for it in plan.models if it.place}
+    steps = {
+        node_id_at(it.node_path): by_title[it.triton_name] for it in plan.models if it.node_path
+    }
     for node in merlin.nodes:
         if node.kind == "call" and node.model in by_model:
             yield node.id, by_model[node.model]
@@ -162,7 +164,7 @@ def _compiled(triton: Side | None) -> Iterator[Reason]:
 def _not_compiled(plan: ServingPlan) -> Iterator[str]:
     for model in plan.models:
         if model.not_compiled:
-            reads = " (one that reads graph.json)" if model.no_pickle else ""
+            reads = " (one that reads graph.json)" if model.json_workflow_path else ""
             yield (
                 f"{model.source_name} is not compiled, NVTabular{reads} runs it: "
                 f"{model.not_compiled}"

@@ -60,7 +60,7 @@ def explain_plan(plan: ServingPlan) -> Iterator[str]:
         generated = f", with {files} generated" if files else ""
         source = _clean(model.source_name)
         yield f"  {_clean(model.triton_name)}  (from {source}{generated}){entry_mark}{called}"
-        if model.no_pickle:
+        if model.json_workflow_path:
             reads = "; NVTabular reads it from its commit 08e0633 on" if model.not_compiled else ""
             yield f"    workflow: graph.json, no pickle{reads}"
         if model.compiled is not None:

@@ -167,7 +167,7 @@ def _box(box_id: str, model: PublishedModel, config: pb.ModelConfig, kind: str) 
 
 
 def _workflow(model: PublishedModel) -> Workflow | None:
-    pickled = not model.no_pickle
+    pickled = not model.json_workflow_path
     if model.compiled is not None:
         program = model.compiled.program
         reasons = tuple(part.reason for part in program.kept)

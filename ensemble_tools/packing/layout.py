@@ -24,8 +24,8 @@ def find_packed_tree(path: Path) -> SourceTree:
     if not model.directory.samefile(path):
         return walk(model.directory.parent, path)
     inner = walk(path, path)
-    moved = (replace(entry, place=f"{model.name}/{entry.place}") for entry in inner.entries)
+    moved = (replace(entry, path=f"{model.name}/{entry.path}") for entry in inner.entries)
     return SourceTree(
         (Entry(model.name, path, is_directory=True), *moved),
-        tuple(f"{model.name}/{place}" for place in inner.left_out),
+        tuple(f"{model.name}/{file}" for file in inner.left_out),
     )

@@ -36,7 +36,7 @@ class Entry:
     """A directory or a file of the tree."""
 
     #: Relative, with `/` between the parts.
-    place: str
+    path: str
     source: Path
     is_directory: bool
     #: In bytes, 0 for a directory.
@@ -70,7 +70,7 @@ def is_litter(name: str) -> bool:
 
 
 def walk(top: Path, within: Path) -> SourceTree:
-    """Everything below top, sorted by place; links may lead anywhere inside `within`.
+    """Everything below top, sorted by path; links may lead anywhere inside `within`.
 
     Raises TreeUnusable (a link out, a circle, a device) or OSError.
     """
@@ -87,34 +87,34 @@ def walk(top: Path, within: Path) -> SourceTree:
                 "remove the link",
             )
         for name in os.listdir(directory):
-            source, place = directory / name, prefix + name
+            source, path = directory / name, prefix + name
             if is_litter(name):
-                litter.append(place)
+                litter.append(path)
                 continue
-            entry = _make_entry(source, place, within)
+            entry = _make_entry(source, path, within)
             entries.append(entry)
             if entry.is_directory:
-                waiting.append((source, place + "/", above | {identity}))
+                waiting.append((source, path + "/", above | {identity}))
         if len(entries) > MAX_ENTRIES:
             raise TreeUnusable(top, f"it holds more than {MAX_ENTRIES} entries", "split it")
     return SourceTree(
-        tuple(sorted(entries, key=lambda entry: entry.place.split("/"))), tuple(sorted(litter))
+        tuple(sorted(entries, key=lambda entry: entry.path.split("/"))), tuple(sorted(litter))
     )
 
 
-def _make_entry(source: Path, place: str, within: Path) -> Entry:
+def _make_entry(source: Path, path: str, within: Path) -> Entry:
     check_link(source, within)
     try:
-        place.encode()
+        path.encode()
     except UnicodeEncodeError as error:
         raise TreeUnusable(source, "its name is not UTF-8", "rename it") from error
     status = source.stat()
     if stat.S_ISDIR(status.st_mode):
-        return Entry(place, source, is_directory=True)
+        return Entry(path, source, is_directory=True)
     if not stat.S_ISREG(status.st_mode):
         raise TreeUnusable(source, "it is neither a file nor a directory", "remove it")
     return Entry(
-        place, source, False, status.st_size, executable=bool(status.st_mode & stat.S_IXUSR)
+        path, source, False, status.st_size, executable=bool(status.st_mode & stat.S_IXUSR)
     )
 
 

@@ -48,7 +48,7 @@ class _ReportingFile:
 
 def _describe(entry: Entry) -> tarfile.TarInfo:
     """A header that says nothing about the machine or the day; TarInfo's owner is 0 and nameless."""  # noqa: E501  # one fact each
-    header = tarfile.TarInfo(entry.place)
+    header = tarfile.TarInfo(entry.path)
     header.mtime = 0
     header.type = tarfile.DIRTYPE if entry.is_directory else tarfile.REGTYPE
     header.mode = 0o755 if entry.is_directory or entry.executable else 0o644

@@ -120,17 +120,17 @@ def check_demands(
 
 
 def _check_libraries(model: SourceModel) -> None:
-    places = [*model.entries]
+    paths = [*model.entries]
     for version, files in model.payload.items():
-        places += [f"{version}/{name}" for name in files]
+        paths += [f"{version}/{name}" for name in files]
     runtime = str(model.config.message.runtime) if model.config else ""
-    for place in places:
-        name = place.rstrip("/").rpartition("/")[2]
+    for path in paths:
+        name = path.rstrip("/").rpartition("/")[2]
         if _LIBRARY.fullmatch(name) or (name == runtime and runtime != "model.py"):
             raise DemandRefused(
                 model.config_path,
                 "runtime" if name == runtime else "backend",
-                f"would have tritonserver load the library {quoted(place)} into itself",
+                f"would have tritonserver load the library {quoted(path)} into itself",
                 "backends are part of the image, not of an archive: remove it",
             )
 

@@ -190,7 +190,7 @@ def _publish_generated(
         (("1/model.py", model.source),) if model.source is not None else (),
         generated=True,
         interpreter=program.interpreter if program is not None else "",
-        place=model.call.place if model.call is not None else (),
+        node_path=model.call.node_path if model.call is not None else (),
     )
 
 

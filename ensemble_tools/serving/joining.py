@@ -279,13 +279,13 @@ def _find_step(
         interpreter = model.compiled.program.interpreter
         if interpreter == NVTABULAR:
             raise _Apart(f"{step} is compiled in part, and needs NVTabular")
-        place = f"{folder}/{model.compiled.place}"
-        return _Step(model, config, place, version, interpreter=interpreter)
+        path = f"{folder}/{model.compiled.program_path}"
+        return _Step(model, config, path, version, interpreter=interpreter)
     if model.generated and (model.interpreter or not model.warm):
-        ((place, text),) = model.files
+        ((path, text),) = model.files
         if _CALLS in text:
             raise _Apart(f"{step} calls other models")
-        return _Step(model, config, f"{folder}/{place}", version, interpreter=model.interpreter)
+        return _Step(model, config, f"{folder}/{path}", version, interpreter=model.interpreter)
     backend = name_backend(config)
     predictor = predictors.get(backend)
     if predictor is None:
@@ -335,7 +335,7 @@ def _order(config: pb.ModelConfig) -> list[Any]:
 def _join(
     ensemble: PublishedModel, config: pb.ModelConfig, steps: Iterable[_Step]
 ) -> PublishedModel:
-    """The model that runs them, in the ensemble's place."""
+    """The model that runs them instead of the ensemble."""
     maps = {each.model_name: each for each in _steps_of(config)}
     steps = list(steps)
     rows = [_describe(step, maps[step.model.triton_name]) for step in steps]

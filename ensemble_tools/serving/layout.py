@@ -5,7 +5,7 @@ modules. In the serving repository nothing of it lies there, but models of other
 model is handed paths of this copy: as its `model_repository`, as its `__file__`, and for imports.
 
 Directories are made anew and files are links to what was delivered: what is written beside a file
-is written here. Links of the archive lead to the same place of the copy. So `..` leads to the same
+is written here. Links of the archive lead to the same path of the copy. So `..` leads to the same
 directory whether a path is taken apart or followed.
 """
 
@@ -30,13 +30,13 @@ def write_layout(archive: Path, entry: Path) -> None:
     there is by then goes with remove_layout.
     """
     root = os.path.realpath(archive)
-    place = Path(tempfile.mkdtemp(prefix=LAYOUT_PREFIX, dir=entry.parents[2].resolve()))
+    layout = Path(tempfile.mkdtemp(prefix=LAYOUT_PREFIX, dir=entry.parents[2].resolve()))
     try:
-        (entry / LAYOUT_LINK).symlink_to(place)
+        (entry / LAYOUT_LINK).symlink_to(layout)
     except OSError:
-        place.rmdir()
+        layout.rmdir()
         raise
-    top = place / entry.name
+    top = layout / entry.name
     top.mkdir()
     waiting = [(root, top)]
     while waiting:
@@ -56,9 +56,9 @@ def write_layout(archive: Path, entry: Path) -> None:
 def remove_layout(entry: Path) -> None:
     """Remove the copy that belongs to an entry model's directory, if there is one."""
     with contextlib.suppress(OSError):
-        place = os.readlink(entry / LAYOUT_LINK)
-        if os.path.basename(place).startswith(LAYOUT_PREFIX):
-            shutil.rmtree(place, ignore_errors=True)
+        layout = os.readlink(entry / LAYOUT_LINK)
+        if os.path.basename(layout).startswith(LAYOUT_PREFIX):
+            shutil.rmtree(layout, ignore_errors=True)
 
 
 def _find_copied(link: str, root: str, top: Path, copy: Path) -> str:
@@ -78,7 +78,7 @@ def write_own_code(model: PublishedModel, code: OwnCode, directory: Path, entry:
     """
     text = render_delivered(
         os.path.join("..", "..", entry, LAYOUT_LINK),
-        os.path.join(entry, code.place),
+        os.path.join(entry, code.model_path),
         os.path.realpath(code.archive),
         code.names,
     )
@@ -88,5 +88,5 @@ def write_own_code(model: PublishedModel, code: OwnCode, directory: Path, entry:
     versions = {file.partition("/")[0] for file in code.files}
     for name, target in model.links:
         if name not in versions:
-            place = os.path.relpath(target, code.archive)
-            (directory / name).symlink_to(os.path.join("..", entry, LAYOUT_LINK, entry, place))
+            path = os.path.relpath(target, code.archive)
+            (directory / name).symlink_to(os.path.join("..", entry, LAYOUT_LINK, entry, path))

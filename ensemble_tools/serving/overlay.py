@@ -45,7 +45,7 @@ def overlay_model(model: SourceModel, names: Mapping[str, str], archive: Path) -
         missing,
         own_code=_find_own_code(model, names, archive),
         categories=model.workflow.categories if model.workflow else (),
-        no_pickle=_find_unpickled(model),
+        json_workflow_path=_find_unpickled(model),
     )
 
 
@@ -156,5 +156,5 @@ def _find_own_code(model: SourceModel, names: Mapping[str, str], archive: Path) 
     )
     if not files:
         return None
-    place = PurePosixPath(model.directory.relative_to(archive))
-    return OwnCode(files, archive, place, dict(names))
+    directory = PurePosixPath(model.directory.relative_to(archive))
+    return OwnCode(files, archive, directory, dict(names))

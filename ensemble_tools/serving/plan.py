@@ -35,7 +35,7 @@ from ensemble_tools.serving.serving_plan import (
     ServingPlan,
 )
 from ensemble_tools.serving.unpickling import check_unpickled
-from ensemble_tools.serving.warm import find_warm_place
+from ensemble_tools.serving.warm import find_warm_program
 from ensemble_tools.setting_names import REWRITE
 
 __all__ = ["Choices", "Compiled", "Form", "PublishedModel", "Rewrite", "ServingPlan", "plan"]
@@ -86,7 +86,7 @@ def plan(
     choices = choices or Choices()
     selection = _select(repository, graph, namespace, choices)
     check_demands(repository, selection.models, choices.limits)
-    models, queue = open_queues(selection.publish_in(namespace, repository.path))
+    models, queue = open_queues(selection.make_models(namespace, repository.path))
     called = tuple(map(namespace.step, selection.called))
     sources = repository.models
     not_joined: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def plan(
     delivered = (model for model in selection.models if model.name not in compiled)
     check_nvtabulars(delivered, choices.nvtabular)
     if choices.warm:
-        models = tuple(find_warm_place(it, sources.get(it.source_name)) for it in models)
+        models = tuple(find_warm_program(it, sources.get(it.source_name)) for it in models)
     if choices.joins:
         models, not_joined = join_steps(models, called, choices.predictors)
     if choices.answers_parts:

@@ -96,9 +96,9 @@ def retract(plan: ServingPlan, serving_repository: Path) -> None:
 
 def _check_one_workflow(model: PublishedModel) -> None:
     """Raise PayloadBroken where it depends on NVTabular which of two workflows it serves."""
-    if not model.no_pickle or model.compiled is not None:
+    if not model.json_workflow_path or model.compiled is not None:
         return
-    version, _, workflow = model.no_pickle.partition("/")
+    version, _, workflow = model.json_workflow_path.partition("/")
     pickle = dict(model.links)[version] / workflow / PICKLE
     if os.path.lexists(pickle):
         found = f"it lies beside {GRAPH}, and NVTabular reads the one or the other by its release"
@@ -152,7 +152,7 @@ def put_compiled(model: PublishedModel, directory: Path, write: TableWriter = wr
         with contextlib.suppress(TableUnusable), _broken_payloads():
             write(checked, directory)
         return
-    version = directory / Path(model.compiled.place).parts[0]
+    version = directory / Path(model.compiled.program_path).parts[0]
     tables = version / _TABLES
     try:
         with _broken_payloads():
@@ -162,13 +162,13 @@ def put_compiled(model: PublishedModel, directory: Path, write: TableWriter = wr
     except TableUnusable as error:
         raise WorkflowsUnusable({model.source_name: str(error)}) from error
     (tables / _PROGRAM).write_text(program_text(model.compiled.program, rows), encoding="utf-8")
-    place = directory / model.compiled.place
+    program = directory / model.compiled.program_path
     texts = dict(_read_runtime())
     if not model.is_compiled_whole:
         texts.update({name: _read_model_file(file) for name, file in _FOR_KEPT.items()})
     for name, text in texts.items():
-        _put(place.parent / _RUNTIME / name, text)
-    _put(place, _read_model_file(_WHOLE if model.is_compiled_whole else _PART))
+        _put(program.parent / _RUNTIME / name, text)
+    _put(program, _read_model_file(_WHOLE if model.is_compiled_whole else _PART))
 
 
 @contextlib.contextmanager
@@ -187,7 +187,7 @@ def _check_free(version: Path) -> None:
 
 @cache
 def _read_runtime() -> dict[str, str]:
-    """Its files' texts, by their places in it."""
+    """Its files' texts, by their paths in it."""
     root = Path(str(files("ensemble_tools.workflows").joinpath("runtime")))
     return {str(path.relative_to(root)): path.read_text("utf-8") for path in root.rglob("*.py")}
 
@@ -231,17 +231,17 @@ def _copy_labels(model: PublishedModel, directory: Path) -> None:
         top, *below = PurePosixPath(label).parts or (label,)
         if top not in delivered or not delivered[top].joinpath(*below).is_file():
             continue  # tritonserver says that there is none
-        source, place = delivered[top], directory / top
+        source, path = delivered[top], directory / top
         for name in below:
-            _make_own(place, source)
-            source, place = source / name, place / name
-        if place.is_symlink() or not place.exists():
-            place.unlink(missing_ok=True)
-            shutil.copyfile(source, place)
+            _make_own(path, source)
+            source, path = source / name, path / name
+        if path.is_symlink() or not path.exists():
+            path.unlink(missing_ok=True)
+            shutil.copyfile(source, path)
 
 
 def _make_own(folder: Path, source: Path) -> None:
-    """In the place of a link to a directory a directory of links."""
+    """A directory of links instead of a link to a directory."""
     if folder.is_symlink():
         target = os.readlink(folder)
         folder.unlink()
@@ -255,30 +255,30 @@ def _write_config(model: PublishedModel, directory: Path) -> None:
         (directory / CONFIG_FILE).write_text(model.triton_config, encoding="utf-8")
 
 
-def _link(source: Path, place: Path) -> None:
+def _link(source: Path, path: Path) -> None:
     """Links to files in directories of our own; a link to a directory is followed.
 
     A link that leads nowhere, or back to a directory that it is in, is linked to as it is. Raises
     OSError for what goes on for ever, or nearly.
     """
     made_below_links = 0
-    waiting: list[tuple[Path, Path, tuple[_Identity, ...], bool]] = [(source, place, (), False)]
+    waiting: list[tuple[Path, Path, tuple[_Identity, ...], bool]] = [(source, path, (), False)]
     while waiting:
-        source, place, above, below_link = waiting.pop()
+        source, path, above, below_link = waiting.pop()
         made_below_links += below_link
         if made_below_links > MAX_BELOW_LINKS:
             reason = f"its links to directories lead to more than {MAX_BELOW_LINKS} entries"
             raise OSError(errno.ELOOP, reason, shortened(str(source)))
         if not source.is_dir() or _identify(source) in above:
-            place.symlink_to(source)
+            path.symlink_to(source)
             continue
         if len(above) >= MAX_DEPTH:
             reason = f"directories are nested more than {MAX_DEPTH} deep"
             raise OSError(errno.ENAMETOOLONG, reason, shortened(str(source)))
-        place.mkdir()
+        path.mkdir()
         inside = (*above, _identify(source))
         below = below_link or source.is_symlink()
-        waiting += [(child, place / child.name, inside, below) for child in source.iterdir()]
+        waiting += [(child, path / child.name, inside, below) for child in source.iterdir()]
 
 
 def _identify(path: Path) -> _Identity:

@@ -42,8 +42,8 @@ class Selection:
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
-    def publish_in(self, namespace: Namespace, archive: Path) -> tuple[PublishedModel, ...]:
-        """What is published, under the names of the namespace. Raises IllegalName."""
+    def make_models(self, namespace: Namespace, archive: Path) -> tuple[PublishedModel, ...]:
+        """The models to publish, under the names of the namespace. Raises IllegalName."""
         names = {
             model.name: namespace.entry if model.name == self.entry else namespace.step(model.name)
             for model in self.models
@@ -173,11 +173,11 @@ def _refuse_circle(model: SourceModel, circle: list[str]) -> EnsembleInvalid:
 def _describe_elsewhere(graph: ExecutorGraph) -> tuple[str, ...]:
     """What Merlin's code reads outside of the archive."""
     programs = ((node.operator.label, find_program(node)) for node in graph.nodes)
-    places = {(label, it.elsewhere) for label, it in programs if it is not None and it.elsewhere}
+    paths = {(label, it.elsewhere) for label, it in programs if it is not None and it.elsewhere}
     return tuple(
-        f"{label}: Merlin's executor reads the feature repository {place} and no other; "
+        f"{label}: Merlin's executor reads the feature repository {path} and no other; "
         "copy it there"
-        for label, place in sorted(places)
+        for label, path in sorted(paths)
     )
 
 

@@ -56,7 +56,7 @@ class Compiled:
 
     program: Program
     #: The model's program file, in its directory, which the compiled one replaces.
-    place: str
+    program_path: str
     #: Whose workflow it was recognised as, and by what, for people.
     recognised: str = ""
 
@@ -69,7 +69,7 @@ class OwnCode:
     files: tuple[str, ...]
     archive: Path
     #: The model's directory, in the archive.
-    place: PurePosixPath
+    model_path: PurePosixPath
     #: The models that the files can call, and the Triton names of these.
     names: Mapping[str, str]
 
@@ -107,14 +107,14 @@ class PublishedModel:
     steps: tuple[PublishedModel, ...] = ()
     #: The operator in Merlin's graph whose step it is: its number behind those of the Subgraphs
     #: around it. Empty for a model that is no operator's step.
-    place: tuple[int, ...] = ()
+    node_path: tuple[int, ...] = ()
     #: What the archive's own Python in it may see.
     own_code: OwnCode | None = None
     #: The files that its workflow was fitted into.
     categories: tuple[Path, ...] = ()
     #: The directory of its workflow, such as `1/workflow`, if Merlin's own step reads it and it
     #: is saved as graph.json.
-    no_pickle: str = ""
+    json_workflow_path: str = ""
 
     @cached_property
     def config(self) -> pb.ModelConfig:
@@ -170,7 +170,7 @@ class ServingPlan:
     #: Triton names of models that Python models call by name, in the order in which they are
     #: loaded: tritonserver loads an ensemble with its steps, but knows nothing of such calls.
     called: tuple[str, ...] = ()
-    #: Why the forms that come before this one were not taken, a sentence for each place.
+    #: Why the forms that come before this one were not taken, a sentence for each cause.
     reasons: tuple[str, ...] = ()
     #: What was left out and why, in sentences for people.
     notes: tuple[str, ...] = ()
@@ -244,9 +244,9 @@ class ServingPlan:
         )
 
     @property
-    def no_pickle(self) -> int:
+    def json_workflows(self) -> int:
         """How many of its models have a workflow that was saved without a pickle."""
-        return sum(bool(model.no_pickle) for model in self.everything)
+        return sum(bool(model.json_workflow_path) for model in self.everything)
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -82,13 +82,13 @@ def check_unpickled(plan: ServingPlan, repository: ModelRepository) -> None:
 
 
 def describe_unpickled(plan: ServingPlan, repository: ModelRepository) -> Iterator[str]:
-    """Sentences for people, with places in the archive."""
+    """Sentences for people, with paths in the archive."""
     for each in find_unpickled(plan, repository):
-        place = each.path
-        if place.is_relative_to(repository.path):
-            place = place.relative_to(repository.path)
+        path = each.path
+        if path.is_relative_to(repository.path):
+            path = path.relative_to(repository.path)
         yield (
-            f"{shown(place)}: {each.reader} unpickles it, which runs what it says ({each.why}); "
+            f"{shown(path)}: {each.reader} unpickles it, which runs what it says ({each.why}); "
             f"{PICKLES}=off refuses that"
         )
 
@@ -194,7 +194,7 @@ def _runs_in_pytorch(source: SourceModel) -> bool:
 
 
 def _find_beside_own_code(source: SourceModel, repository: ModelRepository) -> Iterator[Unpickled]:
-    """Anywhere in the archive: its place there is known to the code by its own."""
+    """Anywhere in the archive: code finds it from its own path."""
     known = {PICKLE, Path(GRAPH_FILE).name}
     for path in _walk(repository.path):
         if path.name not in known and _is_pickle(path):

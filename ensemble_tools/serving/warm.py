@@ -17,20 +17,20 @@ from ensemble_tools.serving.serving_plan import PublishedModel
 _GRAPH = f"1/{PurePosixPath(GRAPH_FILE).parts[0]}"
 
 
-def find_warm_place(model: PublishedModel, source: SourceModel | None) -> PublishedModel:
-    """The model, with the place of its file if such a child may run it.
+def find_warm_program(model: PublishedModel, source: SourceModel | None) -> PublishedModel:
+    """The model, with the path of its program if such a child may run it.
 
     source: what the archive has of it.
     """
-    return replace(model, warm=_find_place(model, source))
+    return replace(model, warm=_find_program(model, source))
 
 
-def _find_place(model: PublishedModel, source: SourceModel | None) -> str:
+def _find_program(model: PublishedModel, source: SourceModel | None) -> str:
     if model.generated and (model.interpreter or _GRAPH in dict(model.links)):
         return next((name for name, _ in model.files), "")
     if source is None or source.workflow is None or len(source.versions) != 1:
         return ""
-    place = f"{source.served_version}/{source.python_file}"
+    program = f"{source.served_version}/{source.python_file}"
     if model.compiled is None:
-        return place if source.workflow.merlins_step else ""
-    return place if model.compiled.program.kept else ""
+        return program if source.workflow.merlins_step else ""
+    return program if model.compiled.program.kept else ""

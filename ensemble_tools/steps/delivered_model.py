@@ -75,12 +75,12 @@ class _Delivered:
             "and its name in this model's parameters)"
         )
 
-    def replace_name(self, arguments, named, place, replace):
-        """The arguments of a call; the model's name is at this place, or is named."""
+    def replace_name(self, arguments, named, index, replace):
+        """The arguments of a call; the model's name is the one with this index, or is named."""
         if "model_name" in named:
             named = {**named, "model_name": replace(named["model_name"])}
-        if len(arguments) > place:
-            before, name, after = arguments[:place], arguments[place], arguments[place + 1 :]
+        if len(arguments) > index:
+            before, name, after = arguments[:index], arguments[index], arguments[index + 1 :]
             arguments = (*before, replace(name), *after)
         return arguments, named
 
@@ -134,7 +134,7 @@ class _Delivered:
 
         return is_ready
 
-    # --- places
+    # --- paths
 
     def keep_bytecode_out(self):
         import os
@@ -179,7 +179,7 @@ class _Delivered:
         with open(path, "rb") as file:
             exec(compile(file.read(), path, "exec", dont_inherit=True), module)
 
-    # --- what tritonserver tells the model of its place is told as its archive has it
+    # --- paths that tritonserver tells the model become those of its archive
 
     def tell_directory_to(self, model):
         """tritonserver puts its own get_model_dir in once this file was imported."""

@@ -174,8 +174,8 @@ class Request:
 
 def make_importable(folder):
     """Put it where tritonserver would: ahead of what is this container's own."""
-    place = sys.path.index(FOLDER) if FOLDER in sys.path else len(sys.path)
-    sys.path.insert(place, folder)
+    index = sys.path.index(FOLDER) if FOLDER in sys.path else len(sys.path)
+    sys.path.insert(index, folder)
 
 
 def sealed(array):

@@ -176,10 +176,10 @@ class Store:
                 "that release, and add its registry"
             ) from error
         self.check_file(store)
-        place = f"the view {SETTINGS['view']} of the feature repository {self.called}"
+        source = f"the view {SETTINGS['view']} of the feature repository {self.called}"
         if lacking := [feature for feature in wanted() if feature not in known]:
             raise ValueError(
-                f"{OPERATOR}: {place} has no {', '.join(lacking)}; it has "
+                f"{OPERATOR}: {source} has no {', '.join(lacking)}; it has "
                 f"{', '.join(sorted(known))}: export the graph again"
             )
         return store

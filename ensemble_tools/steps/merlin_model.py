@@ -97,7 +97,7 @@ class TritonPythonModel:
             outputs_sent = [pb_utils.Tensor(name, tensors[own]) for name, own in outputs.items()]
             self.calling.answers[model] = pb_utils.InferenceResponse(outputs_sent)
         try:
-            inputs = {reader: self.fed(place, tensors) for reader, (place, _) in READERS.items()}
+            inputs = {reader: self.fed(path, tensors) for reader, (path, _) in READERS.items()}
         except Exception:  # in the words of Merlin's executor: its traceback
             message = traceback.format_exc().encode("utf-8", "backslashreplace").decode()
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
@@ -111,25 +111,25 @@ class TritonPythonModel:
             ]
         )
 
-    def fed(self, place, tensors):
-        """What the reader at that place in the graph is fed with: arrays by tensor name."""
+    def fed(self, path, tensors):
+        """The arrays by tensor name that feed the reader with this path in the graph."""
         names = tensor_names(self.ensemble.input_schema)
         table = TensorTable({name: tensors[name] for name in names})
-        if not place:
+        if not path:
             outputs = self.ensemble.transform(table, runtime=TritonExecutorRuntime())
             response = tensor_table_to_triton_response(outputs, self.ensemble.output_schema)
             return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
         graph = self.ensemble.graph
-        for number in place[:-1]:  # through the Subgraph operators around the reader
+        for number in path[:-1]:  # through the Subgraph operators around the reader
             node = in_post_order(graph)[number]
             table = reaching(node, table)
             graph = node.op.graph
         try:
-            LocalExecutor()._execute_node(in_post_order(graph)[place[-1]], table)
+            LocalExecutor()._execute_node(in_post_order(graph)[path[-1]], table)
         except Asked as asked:
-            if asked.operator is in_post_order(graph)[place[-1]].op:
+            if asked.operator is in_post_order(graph)[path[-1]].op:
                 return {tensor.name(): tensor.as_numpy() for tensor in asked.inputs}
-        raise RuntimeError(f"the graph's operator at {place} did not come to call its model")
+        raise RuntimeError(f"the graph's operator at {path} did not come to call its model")
 
 
 def reaching(node, table):

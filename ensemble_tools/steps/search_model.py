@@ -60,9 +60,9 @@ class TritonPythonModel:
                     "an HNSW index is searched with smaller numbers alone"
                 )
             )
-        _, places = self.index.search(np.ascontiguousarray(vectors, "float32"), SETTINGS["topk"])
+        _, rows = self.index.search(np.ascontiguousarray(vectors, "float32"), SETTINGS["topk"])
         return pb_utils.InferenceResponse(
-            [pb_utils.Tensor(written, places.astype("int32").reshape(-1))]
+            [pb_utils.Tensor(written, rows.astype("int32").reshape(-1))]
         )
 
 
@@ -155,7 +155,7 @@ def has_graph(faiss, index):
 
 
 def reason_of(error):
-    """FAISS's words without the place in its code."""
+    """FAISS's message without file and line of its code."""
     return str(error).rpartition(REASON)[2].strip()
 
 

@@ -74,8 +74,8 @@ def render_delivered(layout: str, model: str, archive: str, names: Mapping[str, 
     by their names in the archive -> their Triton names.
     """
     filled = _fill_in(_read_template("delivered"), {"_NAMES": dict(names)})
-    places = f"_LAYOUT = {layout!a}\n_MODEL = {model!a}\n_ARCHIVE = {archive!a}\n"
-    return f"{filled}{places}_Delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES).run()\n"
+    constants = f"_LAYOUT = {layout!a}\n_MODEL = {model!a}\n_ARCHIVE = {archive!a}\n"
+    return f"{filled}{constants}_Delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES).run()\n"
 
 
 def render_merlin(
@@ -85,13 +85,13 @@ def render_merlin(
     """The step that runs inline operators.
 
     calls: model -> its output tensors and the inputs of this step that hold them. readers: what is
-    fed -> its place in the graph, and its tensors and the outputs of this step that hold them.
+    fed -> its path in the graph, and its tensors and the outputs of this step that hold them.
     """
     return _fill_in(
         _read_template("merlin"),
         {
             "CALLS": {name: dict(outputs) for name, outputs in calls.items()},
-            "READERS": {name: (place, dict(outputs)) for name, (place, outputs) in readers.items()},
+            "READERS": {name: (path, dict(outputs)) for name, (path, outputs) in readers.items()},
         },
     )
 

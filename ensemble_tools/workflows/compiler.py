@@ -530,8 +530,8 @@ def _mark_shared(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     Columns of one node may hold the same objects.
     """
     maker = {
-        number: place
-        for place, step in enumerate(steps)
+        number: index
+        for index, step in enumerate(steps)
         if isinstance(step.operation, KeptNode)
         for number in step.writes
     }
@@ -539,7 +539,7 @@ def _mark_shared(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     for step in filter(_reads_objects, steps):
         twice = len(step.reads) - len({*step.reads})
         readers.update({maker[number]: 1 + twice for number in step.reads if number in maker})
-    shared = {number for number, place in maker.items() if readers[place] > 1}
+    shared = {number for number, index in maker.items() if readers[index] > 1}
     return tuple(
         _change(step, others_read=tuple(number in shared for number in step.reads))
         if isinstance(step.operation, KeptNode)

@@ -14,5 +14,5 @@ class NotCompiled(Exception):
         self.operator, self.columns, self.why = operator, tuple(columns), why
         named = ", ".join(quoted(column) for column in self.columns[:NAMED_COLUMNS])
         applied = f"{shortened(operator)} of {named}" if operator else named
-        place = applied if named else shortened(operator)
-        super().__init__(f"{place}: {why}" if place else why)
+        subject = applied if named else shortened(operator)
+        super().__init__(f"{subject}: {why}" if subject else why)

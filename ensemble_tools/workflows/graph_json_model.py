@@ -31,7 +31,7 @@ class Refused(Exception):
     """A function that the workflow names cannot be had; the message says what to do."""
 
 
-def lend():
+def set_reader():
     """Gives NVTabular this reader, unless it has its own."""
     import nvtabular
 
@@ -240,8 +240,8 @@ def find_function(named, operator, beside):
 
 
 def lies_in(module, directory):
-    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-    return any(place and directory in Path(place).parents for place in places)
+    paths = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return any(path and directory in Path(path).parents for path in paths)
 
 
 def import_module(name, first):

@@ -77,10 +77,10 @@ def _read(manager: Any) -> dict[str, FrameColumn]:
     _check_row_index(axes[1])
     frame_columns: dict[int, FrameColumn] = {}
     for block in blocks:
-        values, places, dimensions = _made_by(block, _BLOCK, 3)
+        values, rows, dimensions = _made_by(block, _BLOCK, 3)
         if dimensions != 2:
             raise _NotAFrame
-        numbers = list(_places(places))
+        numbers = list(_row_numbers(rows))
         try:
             columns = _columns(values)
         except Unknown as error:
@@ -139,10 +139,10 @@ def _state_of(array: Any) -> tuple[Any, ...]:
     return parts
 
 
-def _places(value: Any) -> Iterable[int]:
+def _row_numbers(value: Any) -> Iterable[int]:
     """The numbers of a block's columns: a slice, or an array."""
     if class_name(value) != "builtins.slice":
-        return [int(place) for place in _numbers(value)]
+        return [int(number) for number in _numbers(value)]
     start, stop, step = value.args
     if not all(type(bound) is int and 0 <= bound <= MAX_COLUMNS for bound in value.args):
         raise _NotAFrame

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ensemble_tools.archive.executor_graph import Node
-from ensemble_tools.archive.workflow_files import place_of
+from ensemble_tools.archive.workflow_files import find_category_path
 from ensemble_tools.errors import shown
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
@@ -274,11 +274,11 @@ class Call:
 
     def category_file(self, path: Any) -> Path:
         """Where Workflow.load reads it."""
-        place = place_of(path, self.parameter("out_path"), self.directory)
-        if place is None:
+        category_path = find_category_path(path, self.parameter("out_path"), self.directory)
+        if category_path is None:
             where = f" ({shown(path)})" if isinstance(path, str) else ""
             raise Unknown(f"its category file is not among the workflow's files{where}")
-        return place
+        return category_path
 
     # -- what it is compiled to
 

@@ -40,13 +40,13 @@ class UnnamedColumns:
         root: Frame,
     ) -> Makers:
         """Whose columns are in the frame that a node is given (LocalExecutor's two rules of it)."""
-        last = {name: place for place, up in enumerate(node.upstream) for name in frames[up]}
-        for place, number in enumerate(node.upstream):
+        last = {name: index for index, up in enumerate(node.upstream) for name in frames[up]}
+        for index, number in enumerate(node.upstream):
             # 1. Of columns with one name the last is taken.
             covered = {
                 name: frames[node.upstream[other]][name]
                 for name, other in last.items()
-                if other < place
+                if other < index
             }
             # 2. What is there is not taken from the request.
             missing = {name: root[name] for name in node.inputs if name not in last}
@@ -67,7 +67,7 @@ class UnnamedColumns:
         return tuple(sorted(self._unchanged[maker]))
 
     def _take(self, maker: int, frame: Frame) -> None:
-        """Others read these columns, in whose place the operator's would stand."""
+        """Others read these columns, which the operator's would replace."""
         for name, column in frame.items():
             is_given = self._given[maker].get(name) == column.handed_over
             (self._unchanged if is_given else self._taken)[maker].add(name)

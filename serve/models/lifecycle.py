@@ -381,8 +381,8 @@ def _describe(serving_plan: ServingPlan) -> dict[str, object]:
     workflows = serving_plan.compiled + len(serving_plan.not_compiled)
     if workflows:
         facts["compiled"] = f"{serving_plan.compiled} of {workflows} workflows"
-    if serving_plan.no_pickle:
-        facts["no_pickle"] = f"{serving_plan.no_pickle} workflows, from graph.json"
+    if serving_plan.json_workflows:
+        facts["no_pickle"] = f"{serving_plan.json_workflows} workflows, from graph.json"
     for key, sentences in (
         ("kept", serving_plan.kept),
         ("not_compiled", serving_plan.not_compiled),

@@ -244,13 +244,13 @@ def _compare_exactly(name: str, executor: Tensor, served: Tensor, names: Names) 
 def _find_first_difference(
     executor: Tensor, served: Tensor, bad: Array, names: Names
 ) -> Iterator[str]:
-    places = np.argwhere(bad)
-    if len(places):
-        place = tuple(int(index) for index in places[0])
-        first, second = (_format(tensor.array[place]) for tensor in (executor, served))
+    indices = np.argwhere(bad)
+    if len(indices):
+        position = tuple(int(index) for index in indices[0])
+        first, second = (_format(tensor.array[position]) for tensor in (executor, served))
         yield (
-            f"{len(places)} of {bad.size} values differ, the first at "
-            f"{list(place)}: {first} from {names.right}, {second} from {names.form}"
+            f"{len(indices)} of {bad.size} values differ, the first at "
+            f"{list(position)}: {first} from {names.right}, {second} from {names.form}"
         )
 
 

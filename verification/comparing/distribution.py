@@ -3,7 +3,7 @@
 Each form is asked the same request many times. Shapes and data types must be equal. Where chance
 only changes the order of the executor's values, all of them must be the serving form's, each as
 often. The numbers are compared by the two-sample Kolmogorov-Smirnov test: all of an output's
-together, and those in the first place of each row alone, since rankings are drawn in an order.
+together, and those that come first in each row alone, since rankings are drawn in an order.
 Numbers of one answer may depend on each other, so that each answer counts as one draw. Equal forms
 fail a test at this level in one of a million runs.
 """
@@ -142,9 +142,9 @@ def _measure_distance(first: Array, second: Array) -> float:
     if not len(first) or not len(second):
         return 0.0
     first, second = np.sort(first), np.sort(second)  # NaN is sorted as the largest number
-    places = np.concatenate([first, second])
+    ranks = np.concatenate([first, second])
     shares, others = (
-        np.searchsorted(values, places, side="right") / len(values) for values in (first, second)
+        np.searchsorted(values, ranks, side="right") / len(values) for values in (first, second)
     )
     return float(np.abs(shares - others).max())
 

@@ -22,7 +22,7 @@ from ensemble_tools import (
 )
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import ModelConfig
-from ensemble_tools.serving.lent_readers import lend_readers
+from ensemble_tools.serving.json_workflow_readers import add_json_readers
 from ensemble_tools.serving.opened_archive import open_repository, plan_and_try
 from verification.comparing.comparison import Names
 from verification.comparing.distribution import RANDOM_OPERATORS
@@ -123,11 +123,13 @@ def read_forms(
         ]
     if graph is None:
         delivered = _plan(repository, None, DELIVERED, Rewrite.AUTO)
-        return Forms(repository, _lend(delivered, compiled), None, (), compiled, tuple(reasons))
+        return Forms(
+            repository, _choose_reference(delivered, compiled), None, (), compiled, tuple(reasons)
+        )
     return Forms(
         repository,
-        _lend(_plan(repository, graph, EXECUTOR, Rewrite.EXECUTOR), compiled),
-        _lend(_plan(repository, graph, SERVED, rewrite), compiled),
+        _choose_reference(_plan(repository, graph, EXECUTOR, Rewrite.EXECUTOR), compiled),
+        _choose_reference(_plan(repository, graph, SERVED, rewrite), compiled),
         tuple(sorted({*label_operators(graph, set())} & RANDOM_OPERATORS)),
         compiled,
         tuple(reasons),
@@ -141,9 +143,9 @@ def _plan(
     return plan(repository, graph, Namespace(name), choices)
 
 
-def _lend(reference: ServingPlan, compiled: ServingPlan | None) -> ServingPlan:
+def _choose_reference(reference: ServingPlan, compiled: ServingPlan | None) -> ServingPlan:
     """What a compiled form is compared with; without one, NVTabular must do without our reader."""
-    return reference if compiled is None else lend_readers(reference)
+    return reference if compiled is None else add_json_readers(reference)
 
 
 def label_operators(graph: ExecutorGraph, seen: set[int]) -> Iterator[str]:

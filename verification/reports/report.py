@@ -108,8 +108,8 @@ class Report:
 
     def _list_findings(self) -> Iterator[Finding]:
         forms = max((len(outcome.comparisons) for outcome in self.outcomes), default=1)
-        for place in range(forms):
-            of_form = [outcome.comparisons[place] for outcome in self.outcomes]
+        for number in range(forms):
+            of_form = [outcome.comparisons[number] for outcome in self.outcomes]
             yield Finding(of_form, self.tolerance)
         for workflow in self.workflows:
             if workflow.outcomes:

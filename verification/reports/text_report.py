@@ -53,7 +53,7 @@ def _write_workflow(workflow: WorkflowReport) -> Iterator[str]:
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Columns as wide as their widest cell; the last one is not padded."""
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, ["-" * width for width in widths], *rows):
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
@@ -108,8 +108,8 @@ def _write_costs(report: Report) -> Iterator[str]:
     yield from format_table(
         ("form", "p50", "p95", "memory", "of which own", "processes", "load", "largest difference"),
         [
-            (*_write_cost(cost), _format_largest_of_form(report, place))
-            for place, cost in enumerate(report.costs)
+            (*_write_cost(cost), _format_largest_of_form(report, number))
+            for number, cost in enumerate(report.costs)
         ],
     )
     if report.timed:
@@ -121,12 +121,12 @@ def _write_costs(report: Report) -> Iterator[str]:
     )
 
 
-def _format_largest_of_form(report: Report, place: int) -> str:
+def _format_largest_of_form(report: Report, number: int) -> str:
     """The largest difference of a form's answers; the first one is what they differ from."""
-    if place == 0:
+    if number == 0:
         return "-"
     of_each = [outcome.comparisons for outcome in report.outcomes]
-    return _format_largest([forms[place - 1] for forms in of_each if len(forms) >= place])
+    return _format_largest([forms[number - 1] for forms in of_each if len(forms) >= number])
 
 
 def _write_cost(cost: Cost) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ class Generator:
     def _make_texts(self, texts: list[bytes]) -> Values:
         def values(column: InputColumn, count: int) -> Array:
             if column.is_string:
-                return encode_strings([texts[place % len(texts)] for place in range(count)])
+                return encode_strings([texts[number % len(texts)] for number in range(count)])
             return self._choose_usual(self._draw(6))(column, count)
 
         return values
@@ -213,7 +213,7 @@ def _find_extremes(column: InputColumn, count: int) -> Array:
 
 
 def _cycle(values: Sequence[float], count: int, kind: str) -> Array:
-    return np.array([values[place % len(values)] for place in range(count)], dtype=kind)
+    return np.array([values[number % len(values)] for number in range(count)], dtype=kind)
 
 
 def _make_tensors(

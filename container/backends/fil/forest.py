@@ -324,15 +324,15 @@ def check_trees(content, path, model):
     LightGBM reads trees in several threads, and ends the process where one of them fails.
     """
     sizes = re.search(rb"\ntree_sizes=([0-9 ]*)\n", content)
-    place = content.find(b"\nTree=0\n") + 1
+    start = content.find(b"\nTree=0\n") + 1
     for number, size in enumerate(sizes[1].split() if sizes else ()):
-        end = place + int(size)
-        if not content.startswith(b"Tree=%d\n" % number, place) or end > len(content):
+        end = start + int(size)
+        if not content.startswith(b"Tree=%d\n" % number, start) or end > len(content):
             raise Refused(
                 f"'{path}' of model '{model}' is cut or changed: its tree {number} is not where "
                 "tree_sizes says; expected the file as LightGBM's save_model wrote it"
             )
-        place = end
+        start = end
 
 
 def check_learner(learner, model):

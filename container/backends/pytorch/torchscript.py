@@ -11,9 +11,9 @@ Runs in the models' Python, not in the server's: torch, numpy and Triton's own m
 Input names mean, for the first rule that fits
     1. forward(Dict[str, Tensor]) alone: the keys
     2. every name is an argument of forward: that argument
-    3. every name is NAME__INDEX: the argument at that place
+    3. every name is NAME__INDEX: the argument with that index
     4. otherwise: arguments in the order of the config
-Output names mean the places NAME__INDEX in the returned tuple, otherwise the order of the config.
+Output names mean the elements NAME__INDEX of the returned tuple, otherwise the order of the config.
 """
 
 import json
@@ -278,16 +278,16 @@ def plan_inputs(ios, arguments, model):
             f"unable to load model '{model}', configuration expects {len(names)} inputs, "
             f"model provides {len(arguments)}"
         )
-    places = input_places(names, [argument.name for argument in arguments])
-    if sorted(places) != list(range(len(names))):
+    positions = input_positions(names, [argument.name for argument in arguments])
+    if sorted(positions) != list(range(len(names))):
         raise Refused(
-            f"the input names of model '{model}' give the places {places} ({', '.join(names)}); "
+            f"the input names of model '{model}' give the places {positions} ({', '.join(names)}); "
             f"expected each of 0 to {len(names) - 1} once"
         )
-    return [name for _, name in sorted(zip(places, names))]  # noqa: B905 - of one length
+    return [name for _, name in sorted(zip(positions, names))]  # noqa: B905 - of one length
 
 
-def input_places(names, arguments):
+def input_positions(names, arguments):
     """Rules 2, 3 and 4: for each name, which argument it is."""
     if all(name in arguments for name in names):
         return [arguments.index(name) for name in names]
@@ -310,14 +310,14 @@ def indices(names, direction):
 
 
 def plan_outputs(ios, result, model):
-    """For each output its place among those that forward returns."""
+    """For each output its position among those that forward returns."""
     count = result_count(result, model)
     names = [io["name"] for io in ios]
-    places = dict(zip(names, indices(names, "output")))  # noqa: B905 - of one length
-    for name, place in places.items():
+    positions = dict(zip(names, indices(names, "output")))  # noqa: B905 - of one length
+    for name, position in positions.items():
         if count is not None:
-            check_index(name, place, count)
-    return places
+            check_index(name, position, count)
+    return positions
 
 
 def result_count(result, model):

@@ -77,10 +77,10 @@ def as_in_file(names: tuple[str, ...], key: str, separator: str) -> tuple[str, .
 
 
 def _stem_and_statistic(name: str, separator: str) -> tuple[str, int]:
-    for place, statistic in enumerate(_STATISTICS):
+    for rank, statistic in enumerate(_STATISTICS):
         ending = f"{separator}{statistic}"
         if name.endswith(ending):
-            return name.removesuffix(ending), place
+            return name.removesuffix(ending), rank
     return name, len(_STATISTICS)
 
 

@@ -43,10 +43,10 @@ def encode_targets(call: Call) -> Frame:
     names = _target_names(call, fitted.targets, separator)
     _check_names(call, fitted, names)
     frame: Frame = {}
-    for place, (columns, outputs) in enumerate(zip(call.groups, names, strict=True)):
+    for number, (columns, outputs) in enumerate(zip(call.groups, names, strict=True)):
         keys, kinds = call.keys(columns)
         table = call.emitter.table(_table(call, fitted, columns, kinds, separator))
-        keeps = place == len(names) - 1 and fitted.keeps_folds
+        keeps = number == len(names) - 1 and fitted.keeps_folds
         operation = TargetEncode(
             table, fitted.means, fitted.folds, fitted.seed, (fitted.dtype,), keeps
         )
@@ -114,9 +114,9 @@ def _target_names(call: Call, targets: tuple[str, ...], separator: str) -> list[
     """What each group's columns are called."""
     named = call.parameter("out_col")
     by_group = []
-    for place, group in enumerate(call.groups):
+    for number, group in enumerate(call.groups):
         if isinstance(named, list):
-            own = named[place] if place < len(named) else None
+            own = named[number] if number < len(named) else None
             names = [own] if isinstance(own, str) else list(read.names(own, "out_col"))
         elif named is None:
             names = [f"TE_{separator.join(group)}_{target}" for target in targets]

@@ -53,9 +53,9 @@ class OperatorFailed(Exception):
         frames = list(_frames(error.__traceback__))[1:]
         column = _at_work(frames, columns)
         names = columns if column is None else (column,)
-        place = _place(frames, function)
+        location = _locate(frames, function)
         super().__init__(
-            f"{BEGINNING}{describe_operator(operator, names)}{FAILED}{place}: "
+            f"{BEGINNING}{describe_operator(operator, names)}{FAILED}{location}: "
             f"{describe_error(error)}"
         )
 
@@ -141,7 +141,7 @@ def describe_error(error: BaseException) -> str:
     return f"{_cut(type(error).__name__, _LONGEST_NAME)}: {text}".rstrip(": ")
 
 
-def _place(frames: Sequence[_Frame], function: Any) -> str:
+def _locate(frames: Sequence[_Frame], function: Any) -> str:
     """Where in the user's code; else which function of a library the operator called."""
     yours = [each for each in frames if each.is_yours]
     if yours:

@@ -274,9 +274,9 @@ def _fold(values: Any, groups: Groups, add: _Add) -> tuple[tuple[Any, ...], Any]
     first, second = np.zeros(size, own), np.zeros(size, own)
     number = np.zeros(size, np.int64)
     long = groups.lengths > _LONG_GROUP
-    for place in range(int(groups.lengths[~long].max(initial=0))):
-        inside = ~long & (place < groups.lengths)
-        value = values[np.where(inside, groups.starts + place, 0)]
+    for item in range(int(groups.lengths[~long].max(initial=0))):
+        inside = ~long & (item < groups.lengths)
+        value = values[np.where(inside, groups.starts + item, 0)]
         inside &= ~np.isnan(value)
         new_first, new_second = add((first, second), value, (number + 1).astype(own))
         first, second = np.where(inside, new_first, first), np.where(inside, new_second, second)
@@ -288,8 +288,8 @@ def _fold(values: Any, groups: Groups, add: _Add) -> tuple[tuple[Any, ...], Any]
         state: tuple[Any, ...] = (own.type(0), own.type(0))
         # Python's floats are float64 and faster; division by a whole number is the same.
         steps = rows.tolist() if own.itemsize == 8 else rows
-        for place, value in enumerate(steps, 1):
-            state = add(state, value, place if own.itemsize == 8 else own.type(place))
+        for item, value in enumerate(steps, 1):
+            state = add(state, value, item if own.itemsize == 8 else own.type(item))
         first[group], second[group], number[group] = *state, len(rows)
     return (first, second), number
 

@@ -106,8 +106,8 @@ def _siphash_alone(text: bytes) -> Any:
     """One text in Python's numbers: for thousands of words that is faster than numpy's."""
     state = [word ^ key for word, key in zip(_SIP, _KEY * 2, strict=True)]
     padded = text + bytes(7 - len(text) % 8) + bytes([len(text) % 256])
-    for place in range(0, len(padded), 8):
-        word = int.from_bytes(padded[place : place + 8], "little")
+    for offset in range(0, len(padded), 8):
+        word = int.from_bytes(padded[offset : offset + 8], "little")
         state[3] ^= word
         state = _do_plain_rounds(state, 2)
         state[0] ^= word

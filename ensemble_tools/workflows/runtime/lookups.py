@@ -24,7 +24,7 @@ _SMALL_FILE = 64 * 1024
 class Numbers:
     """Integers or floats. NaN is found nowhere, but for a table that says where.
 
-    keys: sorted, shape (n,). nan: the place that stands for NaN, -1 for none.
+    keys: sorted, shape (n,). nan: the number that stands for NaN, -1 for none.
     """
 
     def __init__(self, keys: Any, nan: int = -1) -> None:
@@ -37,22 +37,22 @@ class Numbers:
         return len(self._keys) + (self._nan >= 0)
 
     def find(self, values: Any) -> tuple[Any, Any]:
-        """values: cast to the keys' type. (which are in the table, their places); both (n,)."""
+        """values: cast to the keys' type. (which are in the table, their numbers); both (n,)."""
         keys = self._keys
         values = values.astype(keys.dtype, copy=False)
         if not len(keys):
-            is_known, places = np.zeros(len(values), bool), np.zeros(len(values), np.intp)
+            is_known, rows = np.zeros(len(values), bool), np.zeros(len(values), np.intp)
         elif self._first is not None:
             is_known = (values >= keys[0]) & (values <= keys[-1])
-            places = np.where(is_known, values, keys[0]).astype(np.int64) - self._first
+            rows = np.where(is_known, values, keys[0]).astype(np.int64) - self._first
         else:
-            places = np.searchsorted(keys, values)
-            np.minimum(places, len(keys) - 1, out=places)
-            is_known = keys[places] == values
+            rows = np.searchsorted(keys, values)
+            np.minimum(rows, len(keys) - 1, out=rows)
+            is_known = keys[rows] == values
         if self._nan >= 0:
             missing = np.isnan(values)
-            is_known, places = is_known | missing, np.where(missing, self._nan, places)
-        return is_known, places
+            is_known, rows = is_known | missing, np.where(missing, self._nan, rows)
+        return is_known, rows
 
 
 class Texts:
@@ -79,7 +79,7 @@ class Texts:
         return len(self._hashes)
 
     def find(self, values: Any) -> tuple[Any, Any]:
-        """values: texts, shape (n,). (which are in the table, their places); both (n,)."""
+        """values: texts, shape (n,). (which are in the table, their numbers); both (n,)."""
         if not len(self._hashes):
             return np.zeros(len(values), bool), np.zeros(len(values), np.intp)
         fitting = None
@@ -88,10 +88,10 @@ class Texts:
             values = values.astype(f"S{self._longest}")
         words = words_of(values)
         hashes = self._hash_words(words)
-        places = np.searchsorted(self._hashes, hashes)
-        np.minimum(places, len(self._hashes) - 1, out=places)
-        is_known = self._hashes[places] == hashes
-        starts, lengths = self._starts[places], self._lengths[places]
+        rows = np.searchsorted(self._hashes, hashes)
+        np.minimum(rows, len(self._hashes) - 1, out=rows)
+        is_known = self._hashes[rows] == hashes
+        starts, lengths = self._starts[rows], self._lengths[rows]
         is_known &= lengths <= words.shape[1]  # a longer one is another text
         if fitting is not None:
             is_known &= fitting
@@ -99,7 +99,7 @@ class Texts:
             inside = is_known & (column < lengths)
             own = self._words[np.where(inside, starts + column, 0)]
             is_known &= np.where(inside, own, 0) == words[:, column]
-        return is_known, places
+        return is_known, rows
 
 
 def words_of(values: Any) -> Any:
@@ -142,25 +142,25 @@ class Lookup:
         return self._first[name]
 
     def find(self, columns: list[Any]) -> tuple[Any, Any]:
-        """(which rows are in the table, their places in what stands beside); both (n,)."""
-        is_known, places = self._keys[0].find(columns[0])
+        """(which rows are in the table, their numbers in what stands beside); both (n,)."""
+        is_known, rows = self._keys[0].find(columns[0])
         if len(self._keys) == 1:
-            return is_known, places
+            return is_known, rows
         for keys, values in zip(self._keys[1:], columns[1:], strict=True):
             hit, own = keys.find(values)
-            is_known, places = is_known & hit, places * len(keys) + own
-        hit, places = Numbers(self._order).find(np.where(is_known, places, -1))
-        return is_known & hit, places
+            is_known, rows = is_known & hit, rows * len(keys) + own
+        hit, rows = Numbers(self._order).find(np.where(is_known, rows, -1))
+        return is_known & hit, rows
 
-    def beside(self, name: str, places: Any) -> Any:
+    def beside(self, name: str, rows: Any) -> Any:
         """The values that stand beside those rows of the table, shape (n,)."""
         values = self._beside[name].values
-        return values[places] if len(values) else np.zeros(len(places))
+        return values[rows] if len(values) else np.zeros(len(rows))
 
-    def column(self, name: str, places: Any) -> Column:
+    def column(self, name: str, rows: Any) -> Column:
         """What stands beside those rows of the table."""
         column = self._beside[name]
-        return take_rows(column, places) if column.rows else Column(np.zeros(len(places)))
+        return take_rows(column, rows) if column.rows else Column(np.zeros(len(rows)))
 
 
 def read_lookup(
@@ -190,13 +190,13 @@ def read_lookup(
     parts = {name: frozenset(table.get(name, ())) for name in ("offsets", "missing")}
     beside = {
         name: Column(
-            array(f"beside.{place}"),
+            array(f"beside.{index}"),
             *(
-                array(f"beside.{place}.{part}") if name in names else None
+                array(f"beside.{index}.{part}") if name in names else None
                 for part, names in parts.items()
             ),
         )
-        for place, name in enumerate(table["beside"])
+        for index, name in enumerate(table["beside"])
     }
     return Lookup(keys, order, beside, table["first"])
 

@@ -84,11 +84,11 @@ class LoadedProgram:
 
     def _do_steps(self, columns: list[Any]) -> bool:
         """Fill the registers; whether there are rows left to answer."""
-        for place, (work, reads, writes) in enumerate(self._steps):
+        for index, (work, reads, writes) in enumerate(self._steps):
             try:
                 written = work(*[columns[number] for number in reads])
             except (NoRowsLeft, NoRowsMade):
-                if self._is_last[place]:
+                if self._is_last[index]:
                     return False
                 raise
             for number, column in zip(writes, written, strict=True):

@@ -55,7 +55,7 @@ def _sort(values: list[Any]) -> list[int]:
 
 
 def _partition(values: list[Any], order: list[int], low: int, high: int) -> int:
-    """Smaller values before larger ones, around the median of three; its place."""
+    """Smaller values before larger ones, around the median of three; its index."""
     middle = low + (high - low) // 2
     for first, other in ((middle, low), (high, middle), (middle, low)):
         if values[order[first]] < values[order[other]]:

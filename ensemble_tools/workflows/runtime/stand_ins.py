@@ -370,9 +370,9 @@ class Groupby(_Fitted):
         lists = f"{name}{self.name_sep}list"
         for kind in kinds:
             if kind in ("first", "last"):
-                place = 0 if (kind == "first") == bool(self.ascending) else -1
+                index = 0 if (kind == "first") == bool(self.ascending) else -1
                 groups[f"{name}{self.name_sep}{kind}"] = groups[lists].apply(
-                    lambda row, place=place: row[place]
+                    lambda row, index=index: row[index]
                 )
         if "list" not in kinds:
             groups.drop(columns=[lists], inplace=True)

@@ -50,10 +50,10 @@ class InputColumn(Record):
             )
         lengths = np.diff(offsets)  # in their own type, in which the difference may overflow
         if (lengths < 0).any():
-            place = int(np.argmax(lengths < 0))
+            row = int(np.argmax(lengths < 0))
             raise RequestError(
-                f"column {self.name!r}: the offset {offsets[place + 1]} comes after "
-                f"{offsets[place]}; offsets may not become smaller"
+                f"column {self.name!r}: the offset {offsets[row + 1]} comes after "
+                f"{offsets[row]}; offsets may not become smaller"
             )
         # The lists begin with the first value, whatever the first offset is, and end with the last
         # one (build_pandas_list_column).

@@ -316,11 +316,13 @@ def _make_class(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _make_enum(make: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(bases: Any, name: str, place: str, members: Any, module: str, *others: Any) -> Any:
+    def checked(
+        bases: Any, name: str, module_path: str, members: Any, module: str, *others: Any
+    ) -> Any:
         """Found again by its number, as a class is."""
         _check(members.values())
         _, extra = others
-        return make(bases, name, place, members, module, None, extra)
+        return make(bases, name, module_path, members, module, None, extra)
 
     return checked
 

@@ -100,6 +100,6 @@ def _expanded(part: Any) -> int:
             texts.offset : texts.offset + len(texts) + 1
         ]
     )
-    places = part.indices.to_numpy(zero_copy_only=False)
-    places = places[~np.isnan(places)].astype(np.int64) if places.dtype.kind == "f" else places
-    return int(lengths[places].sum(dtype=np.int64))
+    indices = part.indices.to_numpy(zero_copy_only=False)
+    indices = indices[~np.isnan(indices)].astype(np.int64) if indices.dtype.kind == "f" else indices
+    return int(lengths[indices].sum(dtype=np.int64))

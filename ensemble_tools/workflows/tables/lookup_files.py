@@ -14,7 +14,7 @@ from ..runtime.lookups import hashes_of, words_of
 from .arrays import UNREACHABLE
 from .errors import TableUnusable
 
-#: Of places that combinations of keys may have.
+#: Of numbers that combinations of keys may have.
 _LARGEST = 2**62
 
 
@@ -53,25 +53,25 @@ class LookupFiles:
         for values in keys:
             if values.dtype.kind == "S":
                 reachable &= values != UNREACHABLE
-        # 1. Each key column's values get places, in their order or in that of their hashes.
-        # 2. A row's place is made of its keys' places, as a number is made of digits.
-        rows, place, size = [], np.zeros(int(reachable.sum()), np.int64), 1
+        # 1. Each key column's values get numbers, in their order or in that of their hashes.
+        # 2. A row's number is made of its keys' numbers, as of digits.
+        rows, rank, size = [], np.zeros(int(reachable.sum()), np.int64), 1
         for number, values in enumerate(keys):
             row, own, own_size = self._write_key(f"{file}.{number}", values[reachable], source)
             rows.append(row)
             size *= own_size
             if size >= _LARGEST:
                 raise TableUnusable(f"the category file {source} combines too many values")
-            place = place * own_size + own
-        # 3. What stands beside lies in the order of the rows' places.
-        order = np.argsort(place, kind="stable")
-        if len(place) and not _is_new(place[order]).all():
+            rank = rank * own_size + own
+        # 3. What stands beside lies in the order of the rows' numbers.
+        order = np.argsort(rank, kind="stable")
+        if len(rank) and not _is_new(rank[order]).all():
             raise TableUnusable(
                 f"the category file {source} has a category twice, for which NVTabular would "
                 "answer twice"
             )
         if len(keys) > 1:
-            self._save(f"{file}.order", place[order])
+            self._save(f"{file}.order", rank[order])
         for number, column in enumerate(beside.values()):
             self._write_beside(f"{file}.beside.{number}", take_rows(column, reachable), order)
         numbers = {
@@ -96,16 +96,16 @@ class LookupFiles:
                 self._save(f"{part}.{name}", array)
 
     def _write_key(self, part: str, values: Any, source: str) -> tuple[dict[str, Plain], Any, int]:
-        """Write one key column; its row, each value's place in it, and how many places it has."""
+        """Write one key column; its row, each value's number, and how many numbers there are."""
         if values.dtype.kind == "S":
             return self._write_texts(part, values, source)
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
         unique, rank = _ranked(values[~missing])
         self._save(f"{part}.keys", unique)
         nan = len(unique) if missing.any() else -1
-        places = np.full(len(values), nan, np.int64)
-        places[~missing] = rank
-        return {"kind": "number", "nan": nan}, places, len(unique) + (nan >= 0)
+        ranks = np.full(len(values), nan, np.int64)
+        ranks[~missing] = rank
+        return {"kind": "number", "nan": nan}, ranks, len(unique) + (nan >= 0)
 
     def _write_texts(
         self, part: str, values: Any, source: str
@@ -123,16 +123,16 @@ class LookupFiles:
         self._save(f"{part}.starts", starts.astype(np.int64))
         self._save(f"{part}.lengths", lengths.astype(np.int32))
         self._save(f"{part}.words", words[order][inside])
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        return {"kind": "text"}, place[rank], len(unique)
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        return {"kind": "text"}, position[rank], len(unique)
 
     def _save(self, part: str, array: Any) -> None:
         self._save_array(self._directory / f"{part}.npy", array)
 
 
 def _ranked(values: Any) -> tuple[Any, Any]:
-    """The different values in order, and of each value its place among them.
+    """The different values in order, and the number of each value among them.
 
     numpy.unique does the same by hashing, since its second version, in a hundred times the time.
     """

@@ -25,9 +25,9 @@ def smooth_means(
         every, overall_count, overall_sums = _read(
             files, means.overall, key_count - 1, len(means.targets)
         )
-        place = _places(every, keys[1:], means.overall)
-        count = overall_count[place] - count
-        sums = [overall[place] - own for overall, own in zip(overall_sums, sums, strict=True)]
+        rows = _find_rows(every, keys[1:], means.overall)
+        count = overall_count[rows] - count
+        sums = [overall[rows] - own for overall, own in zip(overall_sums, sums, strict=True)]
     with np.errstate(all="ignore"):
         return keys, {
             str(target): (total + means.smoothing * mean) / (count + means.smoothing)
@@ -38,7 +38,7 @@ def smooth_means(
 def _read(
     files: CategoryFiles, path: Path, key_count: int, target_count: int
 ) -> tuple[list[Any], Any, list[Any]]:
-    """Keys, a count and sums: a file's columns by place."""
+    """Keys, a count and sums: a file's columns by position."""
     data = list(files.read(path, None).values())
     numbers = data[key_count:]
     if len(numbers) != 1 + target_count or any(array.dtype.kind not in "iuf" for array in numbers):
@@ -49,7 +49,7 @@ def _read(
     return data[:key_count], numbers[0], numbers[1:]
 
 
-def _places(every: list[Any], values_wanted: list[Any], path: Path) -> Any:
+def _find_rows(every: list[Any], values_wanted: list[Any], path: Path) -> Any:
     """The row of the first that is equal, for each row of the second."""
     size = len(every[0])
     code = np.zeros(size + len(values_wanted[0]), np.int64)
@@ -60,7 +60,7 @@ def _places(every: list[Any], values_wanted: list[Any], path: Path) -> Any:
         code = np.unique(code * len(values) + rank.reshape(-1), return_inverse=True)[1].reshape(-1)
     order = np.argsort(code[:size], kind="stable")
     rows = np.searchsorted(code[:size], code[size:], sorter=order)
-    place = order[np.minimum(rows, size - 1)]
-    if not size or (code[place] != code[size:]).any() or len(np.unique(code[:size])) != size:
+    matches = order[np.minimum(rows, size - 1)]
+    if not size or (code[matches] != code[size:]).any() or len(np.unique(code[:size])) != size:
         raise TableUnusable(f"the category file {path.name} does not fit the one of its folds")
-    return place
+    return matches

@@ -209,12 +209,12 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, n
             f"it{named}, or export the model for one of these"
         )
     model = _find_model(plan, failing)
-    if model.no_pickle and _NO_PICKLE.search(reason):
+    if model.json_workflow_path and _NO_PICKLE.search(reason):
         return (
-            f"{model.source_name}/{model.no_pickle}/graph.json: NVTabular must run this workflow "
-            f"({model.not_compiled or 'workflows are not compiled here'}), and the one here knows "
-            "no graph.json, which NVTabular reads from its commit 08e0633 (March 2026) on; install "
-            f"that one into {models.python}"
+            f"{model.source_name}/{model.json_workflow_path}/graph.json: NVTabular must run this "
+            f"workflow ({model.not_compiled or 'workflows are not compiled here'}), and the one "
+            "here knows no graph.json, which NVTabular reads from its commit 08e0633 (March 2026) "
+            f"on; install that one into {models.python}"
         )
     version = next((name for name, _ in model.links if name.partition("/")[0].isdigit()), "1")
     directory = f"{model.source_name}/{version.partition('/')[0]}"
@@ -223,7 +223,7 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, n
 
 def _find_reader(plan: ServingPlan, failing: str) -> str:
     """Whose model.py reads names of functions, and finds modules beside itself; empty for none."""
-    if _find_model(plan, failing).no_pickle:
+    if _find_model(plan, failing).json_workflow_path:
         return "the step's model.py"
     if plan.form is Form.EXECUTOR and failing == plan.entry:
         return "the executor's model.py"

@@ -75,8 +75,8 @@ class Channel:
                 memory[_LENGTH.size : _LENGTH.size + len(head)] = head
                 for at, part in parts:
                     if part.nbytes:
-                        place = np.frombuffer(memory, part.dtype, part.size, start + at)
-                        np.copyto(place, part.reshape(-1))
+                        target = np.frombuffer(memory, part.dtype, part.size, start + at)
+                        np.copyto(target, part.reshape(-1))
                 self._socket.sendmsg([_SHARED, _LENGTH.pack(start + size)])
         except (BrokenPipeError, ConnectionResetError):
             raise Gone from None
@@ -171,11 +171,11 @@ def _first_array(head_length):
     return end + -end % _ALIGNED
 
 
-def _array(buffer, start, dtype, shape, place):
-    """place: of an array its offset, of strings these themselves."""
+def _array(buffer, start, dtype, shape, location):
+    """location: the offset of an array; strings stand there themselves."""
     if dtype == _OBJECTS:
-        strings = np.empty(len(place), np.object_)
-        strings[:] = place
+        strings = np.empty(len(location), np.object_)
+        strings[:] = location
         return strings.reshape(shape)
     kind = np.dtype(dtype)
     count = 1
@@ -183,7 +183,7 @@ def _array(buffer, start, dtype, shape, place):
         count *= length
     if not count or not kind.itemsize:
         return np.zeros(shape, kind)
-    return np.frombuffer(buffer, kind, count, start + place).reshape(shape)
+    return np.frombuffer(buffer, kind, count, start + location).reshape(shape)
 
 
 def _text(one):

@@ -36,12 +36,12 @@ class Categorify(Operation):
 
         def categorify(*columns: Column) -> list[Column]:
             nulls = _nulls(self.columns, columns)
-            is_known, places = table.find([column.values for column in columns])
+            is_known, rows = table.find([column.values for column in columns])
             others = unseen
             if self.buckets:
                 buckets = hash_crossed_rows(columns) % np.uint64(self.buckets)
                 others = buckets.astype(np.int64) + unseen
-            labels = np.where(is_known, table.beside("label", places), others)
+            labels = np.where(is_known, table.beside("label", rows), others)
             if nulls is not None:
                 labels[nulls] = null
             return [Column(labels.astype(dtype), columns[0].offsets)]

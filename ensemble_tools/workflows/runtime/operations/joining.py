@@ -32,12 +32,12 @@ class Join(Operation):
         table = tables[self.table]
 
         def join(*columns: Column) -> list[Column]:
-            is_known, places = table.find([column.values for column in columns])
+            is_known, rows = table.find([column.values for column in columns])
             for column in columns:
                 if column.missing is not None:
                     is_known = is_known & ~column.missing
             return [
-                self._of_rows(name, dtype, table.column(name, places), is_known)
+                self._of_rows(name, dtype, table.column(name, rows), is_known)
                 for name, dtype in self.wanted
             ]
 

@@ -55,7 +55,7 @@ def _filled_up(values: Any, lengths: Any, length: int, fill: Any) -> Column:
 
 
 def _within(bound: int, lengths: Any) -> Any:
-    """A slice's bound as a place in each list."""
+    """A slice's bound as an index of each list."""
     if bound < 0:
         return np.maximum(lengths + bound, 0)
     return np.minimum(lengths, bound)

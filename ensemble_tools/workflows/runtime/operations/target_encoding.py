@@ -40,10 +40,10 @@ class TargetEncode(Operation):
             keys = [column.values for column in columns]
             if self.folds > 1:
                 keys.insert(0, self._folds(columns[0].rows))
-            is_known, places = table.find(keys)
+            is_known, rows = table.find(keys)
             encoded = []
             for target, mean in enumerate(self.means):
-                values = np.where(is_known, table.beside(str(target), places), np.nan)
+                values = np.where(is_known, table.beside(str(target), rows), np.nan)
                 values = np.where(np.isnan(values), mean, values)
                 for dtype in self.dtypes:
                     values = values.astype(dtype)

@@ -17,7 +17,7 @@ from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.archive.workflow_files import (
     MAX_METADATA_BYTES,
     WorkflowFiles,
-    place_of,
+    find_category_path,
     read_workflow_files,
 )
 from ensemble_tools.errors import PayloadBroken, PayloadMissing, ReleaseUnfit
@@ -155,7 +155,7 @@ def test_other_versions_do_not_count(export: Path) -> None:
 )
 def test_place(path: Any, out_path: Any, place: str | None, tmp_path: Path) -> None:
     """Where NVTabular looks, by what its `_copy_storage` makes of a path's text."""
-    found = place_of(path, out_path, tmp_path / "workflow")
+    found = find_category_path(path, out_path, tmp_path / "workflow")
     assert found == (None if place is None else tmp_path / place)
 
 
@@ -392,6 +392,6 @@ def test_an_archive_behind_two_dots(tmp_path: Path) -> None:
     """How the archive's own directory is named makes no difference to what lies in it."""
     (tmp_path / "other").mkdir()
     directory = tmp_path / "other" / ".." / "workflow"
-    found = place_of("/exported/categories/a", "/exported", directory)
+    found = find_category_path("/exported/categories/a", "/exported", directory)
     assert found == directory / "categories/a"
-    assert place_of("/exported/../a", "/exported", directory) is None
+    assert find_category_path("/exported/../a", "/exported", directory) is None

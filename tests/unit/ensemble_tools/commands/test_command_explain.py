@@ -202,7 +202,7 @@ def test_a_workflow_without_a_pickle(form: str) -> None:
     assert said in written
     assert archive.plan is not None
     models = tuple(
-        replace(model, compiled=None, not_compiled="no") if model.no_pickle else model
+        replace(model, compiled=None, not_compiled="no") if model.json_workflow_path else model
         for model in archive.plan.models
     )
     archive = replace(archive, plan=replace(archive.plan, models=models))

@@ -12,7 +12,7 @@ from ensemble_tools.ensembles.edges import (
     plan_inputs,
 )
 from ensemble_tools.ensembles.parts import Parts
-from ensemble_tools.ensembles.placement import drop_idle_calls, place
+from ensemble_tools.ensembles.placement import drop_idle_calls, put_into_steps
 from ensemble_tools.ensembles.producers import ANSWER
 from ensemble_tools.ensembles.wiring import Wiring, wire
 from tests.golden.archives import Graph, Step, column, tensor_fields
@@ -76,7 +76,7 @@ def gather(
     wiring = drop_idle_calls(wiring, plans)
     kept = {ANSWER, *(call.key for call in wiring.calls)}
     plans = {key: plan for key, plan in plans.items() if key in kept}
-    placement = place(wiring, plans, frozenset(configs), PATH)
+    placement = put_into_steps(wiring, plans, frozenset(configs), PATH)
     return Parts(wiring, executor, configs, plans, placement)
 
 

@@ -14,7 +14,7 @@ from ensemble_tools.ensembles.placement import (
     Placement,
     choose_free_name,
     drop_idle_calls,
-    place,
+    put_into_steps,
 )
 from ensemble_tools.ensembles.producers import (
     ANSWER,
@@ -60,7 +60,7 @@ def plans(*changed: InputPlan, of: Wiring) -> dict[str, InputPlan]:
 
 
 def placed(of: Wiring, found: Mapping[str, InputPlan], *taken: str) -> Placement:
-    return place(of, found, frozenset(taken), PATH)
+    return put_into_steps(of, found, frozenset(taken), PATH)
 
 
 A, B = FromCall("a"), FromCall("b")

@@ -55,7 +55,7 @@ def test_choosing_operators_disappear() -> None:
         "age": Source(REQUEST, "age"),
     }
     (call,) = wiring.calls
-    assert call.place == (1, 1)  # in the graph's second node, the subgraph's second
+    assert call.node_path == (1, 1)  # in the graph's second node, the subgraph's second
 
 
 def test_of_equal_names_the_later_one_stays() -> None:

@@ -361,7 +361,7 @@ def test_config_under_another_name(name: str, tmp_path: Path) -> None:
 def test_packed_bare_model(tmp_path: Path) -> None:
     """A bare model is packed below a name, and is the same model there."""
     put(tmp_path, "model.onnx", ONNX)
-    assert [it.place for it in find_packed_tree(tmp_path).entries] == ["model", "model/model.onnx"]
+    assert [it.path for it in find_packed_tree(tmp_path).entries] == ["model", "model/model.onnx"]
 
 
 @pytest.mark.parametrize("place", ["", "1/"])

@@ -256,8 +256,8 @@ def test_a_workflow_without_a_pickle(name: str, tmp_path: Path) -> None:
     export = Path(shutil.copytree(NO_PICKLE / name / "repository", tmp_path / "repository"))
     (export / STEP / "1/workflow/workflow.pkl").write_bytes(b"no pickle")
     made, _ = planned(export)
-    assert made.no_pickle == 1
-    assert step_of(made).no_pickle == "1/workflow"
+    assert made.json_workflows == 1
+    assert step_of(made).json_workflow_path == "1/workflow"
     assert step_of(made).compiled is not None
     (tmp_path / "serving").mkdir()
     publish(made, tmp_path / "serving")

@@ -33,7 +33,9 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
 
 def test_a_workflow_that_nvtabular_cannot_read() -> None:
     """One of before graph.json asks for a pickle: which one is needed is told, and why."""
-    step = PublishedModel("m", "0_step", "", not_compiled="Filter of 'a'", no_pickle="1/workflow")
+    step = PublishedModel(
+        "m", "0_step", "", not_compiled="Filter of 'a'", json_workflow_path="1/workflow"
+    )
     reason = (
         "Internal: FileNotFoundError: [Errno 2] No such file or directory: "
         "'/w/serving/m/1/workflow/workflow.pkl'"
@@ -60,7 +62,7 @@ def test_a_workflow_that_nvtabular_cannot_read() -> None:
         described(lacking),
     ):
         assert "or put it" not in told
-    pickled = replace(step, no_pickle="")
+    pickled = replace(step, json_workflow_path="")
     assert "graph.json" not in described(reason, plan=replace(PLAN, models=(pickled,)))
 
 

@@ -13,17 +13,17 @@ from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 
 #: What the reader is called beside a model's program.
 _READER = "reader_of_graph_json"
-_FRONT = f"import {_READER}\n\n{_READER}.lend()\n\n"
+_FRONT = f"import {_READER}\n\n{_READER}.set_reader()\n\n"
 
 
-def lend_readers(plan: ServingPlan) -> ServingPlan:
+def add_json_readers(plan: ServingPlan) -> ServingPlan:
     """The plan, with a reader for each workflow that was saved as graph.json. Blocking."""
-    return replace(plan, models=tuple(map(_lend, plan.models)))
+    return replace(plan, models=tuple(map(_add_reader, plan.models)))
 
 
-def _lend(model: PublishedModel) -> PublishedModel:
+def _add_reader(model: PublishedModel) -> PublishedModel:
     """Merlin's own program, behind two lines of ours."""
-    if not model.no_pickle or model.compiled is not None or model.own_code is None:
+    if not model.json_workflow_path or model.compiled is not None or model.own_code is None:
         return model
     (file,) = model.own_code.files
     version, name = file.split("/")
@@ -31,4 +31,4 @@ def _lend(model: PublishedModel) -> PublishedModel:
     reader = files("ensemble_tools.workflows").joinpath("graph_json_model.py").read_text("utf-8")
     beside = str(PurePosixPath(version) / f"{_READER}.py")
     generated = ((file, f"{_FRONT}{program}"), (beside, reader))
-    return replace(model, files=generated, own_code=None, no_pickle="")
+    return replace(model, files=generated, own_code=None, json_workflow_path="")
