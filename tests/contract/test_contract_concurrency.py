@@ -29,10 +29,8 @@ def _invoke_beside(container: Container, loading: Future[httpx.Response]) -> int
     return count
 
 
-def test_loads_do_not_stall_invocations(
-    container: Container, archive: Archive, tmp_path: Path
-) -> None:
-    """While a model takes long to load, the others answer as ever."""
+def test_while_a_model_is_loaded(container: Container, archive: Archive, tmp_path: Path) -> None:
+    """The others answer as ever; it is not listed, not invoked, not unloaded, not loaded twice."""
     marker, go = tmp_path / "marker", tmp_path / "go"
     late = archive("late", m=models.held(go, marker))
     with (
@@ -40,92 +38,53 @@ def test_loads_do_not_stall_invocations(
         ThreadPoolExecutor(CONNECTIONS + 1) as pool,
     ):
         loading = pool.submit(container.load, "late", late)
-        until(marker.exists, "the model is being loaded")
-        beside = [pool.submit(_invoke_beside, container, loading) for _ in range(CONNECTIONS)]
         try:
+            until(marker.exists, "the model is being loaded")
+            beside = [pool.submit(_invoke_beside, container, loading) for _ in range(CONNECTIONS)]
+            assert container.ping() == 200
+            assert container.models().keys() == {WITNESS, "quick"}
+            for answer in (
+                container.unload("late"),
+                container.invoke("late", infer([1])),
+                container.http.get("/models/late"),
+            ):
+                assert answer.status_code == 404
+                assert "is being loaded" in complaint(answer)
+            again = container.load("late", late)
+            assert again.status_code == 409
+            assert "is already being loaded" in complaint(again)
             assert sum(each.result() for each in beside) == 10 * CONNECTIONS
         finally:
             go.touch()
         assert loading.result().status_code == 200
+        assert values(container.invoke("late", infer([1]))) == [1.0]
         assert container.unload("late").status_code == 200
 
 
-def test_ping_and_lists_during_a_load(
-    container: Container, archive: Archive, tmp_path: Path
-) -> None:
-    """A model that is being loaded is not listed, not invoked, not unloaded, not loaded twice."""
-    marker = tmp_path / "marker"
-    directory = archive(m=models.late(2, marker))
-    with ThreadPoolExecutor(1) as pool:
-        loading = pool.submit(container.load, "late", directory)
-        until(marker.exists, "the model is being loaded")
-        assert container.ping() == 200
-        assert container.models().keys() == {WITNESS}
-        for answer in (
-            container.unload("late"),
-            container.invoke("late", infer([1])),
-            container.http.get("/models/late"),
-        ):
-            assert answer.status_code == 404
-            assert "is being loaded" in complaint(answer)
-        again = container.load("late", directory)
-        assert again.status_code == 409
-        assert "is already being loaded" in complaint(again)
-        assert not loading.done()
-        assert loading.result().status_code == 200
-    assert values(container.invoke("late", infer([1]))) == [1.0]
-    assert container.unload("late").status_code == 200
-
-
-def test_unload_waits_for_an_invocation(
-    container: Container, archive: Archive, tmp_path: Path
-) -> None:
-    """An unload lets the invocation in flight finish, takes no new one, and then answers."""
-    marker = tmp_path / "marker"
-    assert container.load("m1", archive(m=models.slow(marker))).status_code == 200
-    with ThreadPoolExecutor(2) as pool:
-        invoking = pool.submit(container.invoke, "m1", infer([2]))
-        until(marker.exists, "the model runs")
-        unloading = pool.submit(container.unload, "m1")
-        until(lambda: "m1" not in container.models(), "the model is being unloaded")
-        late = container.invoke("m1", infer([0]))
-        assert late.status_code == 404
-        assert "is being unloaded" in complaint(late)
-        assert container.load("m1", archive()).status_code == 409
-        assert container.unload("m1").status_code == 404
-        assert values(container.invoke(WITNESS, infer([1]))) == [4.0]
-        assert not invoking.done()
-        assert not unloading.done()
-        assert values(invoking.result()) == [2.0]
-        assert unloading.result().status_code == 200
-    assert not container.stubs("m1")
-
-
 @BOTH
-def test_everything_is_back_when_an_unload_answers(container: Container, archive: Archive) -> None:
-    """When DELETE answers, the model's processes, shared memory and files are gone already."""
-    before = container.snapshot()
-    assert container.load("m1", models.sums(archive(), range(5))).status_code == 200
-    during = container.snapshot()
-    assert len(during.stubs - before.stubs) == 5
-    assert len(during.regions - before.regions) == 5
-    assert len(during.published - before.published) == 6
-    assert container.unload("m1").status_code == 200
-    assert container.snapshot() == before
-
-
-@BOTH
-def test_what_a_model_has_started_ends_with_it(
+def test_everything_is_back_when_an_unload_answers(
     container: Container, archive: Archive, tmp_path: Path
 ) -> None:
-    """In whatever session; that of another model goes on. Their ids are given back."""
+    """The model's processes, its shared memory and files are gone, and what it has started.
+
+    In whatever session that is; that of another model goes on. Their ids are given back.
+    """
     mine, others = tmp_path / "mine", tmp_path / "others"
+    five = {f"add{number}": models.adder(number) for number in range(5)}
+    chained = {**five, "parent": models.parent(mine)}
+    sums = archive("one", **chained, sum=models.Chain(tuple(chained)))
     with container.loaded("m2", archive("other", m=models.parent(others))):
-        assert container.load("m1", archive("one", m=models.parent(mine))).status_code == 200
+        before = container.snapshot()
+        assert container.load("m1", sums).status_code == 200
+        during = container.snapshot()
+        assert len(during.stubs - before.stubs) == 7  # one is forked by the parent
+        assert len(during.regions - before.regions) == 6
+        assert len(during.published - before.published) == 7
         assert len(_running(mine)) == len(_running(others)) == 3
-        assert values(container.invoke("m1", infer([1]))) == [1.0]
+        assert values(container.invoke("m1", infer([1]))) == [11.0]
         container.descendants()  # from here on none of them may outlive the container
         assert container.unload("m1").status_code == 200
+        assert container.snapshot() == before
         assert not _running(mine)
         assert len(_running(others)) == 3
         assert values(container.invoke("m2", infer([1]))) == [1.0]
@@ -135,21 +94,6 @@ def test_what_a_model_has_started_ends_with_it(
 def _running(marker: Path) -> list[str]:
     """Those of the ids in the file that are taken, also by zombies."""
     return [pid for pid in marker.read_text().split() if Path("/proc", pid).exists()]
-
-
-def test_an_unload_blocks_nobody(container: Container, archive: Archive, tmp_path: Path) -> None:
-    """While one unload waits for its invocation, other models are loaded and unloaded."""
-    marker = tmp_path / "marker"
-    assert container.load("m1", archive("slow", m=models.slow(marker))).status_code == 200
-    with ThreadPoolExecutor(2) as pool:
-        invoking = pool.submit(container.invoke, "m1", infer([4]))
-        until(marker.exists, "the model runs")
-        unloading = pool.submit(container.unload, "m1")
-        with container.loaded("m2", archive("other", m=models.adder(1))):
-            assert values(container.invoke("m2", infer([1]))) == [2.0]
-        assert not unloading.done()
-        assert invoking.result().status_code == 200
-        assert unloading.result().status_code == 200
 
 
 @BOTH
@@ -173,17 +117,6 @@ def test_a_queue_of_a_step_that_is_full(
         refused = next(answer for answer in answers if answer.status_code == 503)
         assert "(max_queue_size of slow)" in complaint(refused)
         assert container.invoke("forked", asked).status_code == 200
-
-
-def test_one_of_many_equal_loads_wins(container: Container, archive: Archive) -> None:
-    """Of loads of one name that come together one is done and the others are refused with 409."""
-    directory = archive(m=models.identity)
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: container.load("m1", directory).status_code, range(8)))
-    assert sorted(answers) == [200, *[409] * 7]
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: container.unload("m1").status_code, range(8)))
-    assert sorted(answers) == [200, *[404] * 7]
 
 
 @pytest.mark.thorough

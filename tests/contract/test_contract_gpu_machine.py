@@ -1,12 +1,13 @@
-"""A machine with two GPUs, made of device files and of NVIDIA's management library.
+"""A machine with two GPUs and an older driver, made of device files and libraries like NVIDIA's.
 
-The container, the library's binding and tritonserver are real. tritonserver sees no GPU, so that
-what is for one runs on the CPU.
+The container, the management library's binding and tritonserver are real. tritonserver sees no GPU,
+so that what is for one runs on the CPU.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from tests.support import models
 from tests.support.container import ROOT, Container, running
-from tests.support.cuda_machine import add_nvml, make_machine
+from tests.support.cuda_machine import add_libraries, add_nvml, make_machine
 from tests.support.protocol import complaint, infer, values
 
 pytestmark = pytest.mark.tritonserver
@@ -26,6 +27,8 @@ EXPECTED = json.loads((DENSE / "expected.json").read_text())["outputs"][0]
 WORKFLOW = "0_transformworkflowtriton"
 #: Of each GPU: the reserve, a first guess of one process (414 MiB), and a little.
 FREE = (256 + 414 + 30) * MIB
+DRIVER, COMPAT = "535.104.05", "550.54.15"
+COMPAT_FOLDER = "usr/local/cuda/compat/lib.real"
 ONE, TWO, TWO_ON_THE_CPU = "", "count: 2", "count: 2 kind: KIND_CPU"
 
 
@@ -33,7 +36,8 @@ ONE, TWO, TWO_ON_THE_CPU = "", "count: 2", "count: 2 kind: KIND_CPU"
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     """The container on it, and a model on the CPU: an empty endpoint tries whatever it is asked."""
     directory = tmp_path_factory.mktemp("gpus")
-    root = make_machine(directory / "machine", "550.54.15", gpus=2)
+    root = make_machine(directory / "machine", DRIVER, gpus=2)
+    add_libraries(root, COMPAT, COMPAT_FOLDER)
     nvml = add_nvml(root, gpus=2, free=FREE, total=16 << 30)
     with (
         running(
@@ -65,17 +69,34 @@ def test_the_start_says_what_it_found(machine: Container) -> None:
     (configured,) = (line for line in machine.log.splitlines() if " configured " in line)
     assert "gpus=2" in configured
     assert "there are GPUs: each model's process imports its libraries itself" in machine.log
-    assert "CUDA compatibility libraries: this image has none driver=550.54.15" in machine.log
+    (line,) = (it for it in machine.log.splitlines() if "CUDA compatibility" in it)
+    assert "are used: the driver is older than this image's CUDA" in line
+    assert f"driver={DRIVER} libraries={COMPAT} path=" in line
     assert not [it for it in machine.descendants() if it.command[0] == "merlin-interpreter"]
 
 
+def library_path(pid: int) -> list[str]:
+    """Where a process's loader looks first."""
+    entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    (found,) = (it for it in entries if it.startswith(b"LD_LIBRARY_PATH="))
+    return os.fsdecode(found).partition("=")[2].split(":")
+
+
 def test_a_merlin_export(machine: Container) -> None:
-    """Its predictor has room on both; its workflow needs none, and is kept on the CPU."""
+    """Its predictor has room on both; its workflow needs none, and is kept on the CPU.
+
+    The compatibility libraries come before the host's for tritonserver and for its processes.
+    """
     with machine.loaded("dense", DENSE / "repository"):
         answer = machine.invoke("dense", (DENSE / "request.json").read_bytes())
         assert values(answer, EXPECTED["name"]) == pytest.approx(EXPECTED["data"], rel=1e-6)
         (published,) = machine.serving.glob(f"dense*{WORKFLOW}/config.pbtxt")
         assert "KIND_CPU" in published.read_text()
+        assert machine.stubs()
+        for pid in (machine.triton(), *machine.stubs()):
+            first, *others = library_path(pid)
+            assert first.endswith(f"/machine/{COMPAT_FOLDER}")
+            assert any(path.endswith("/usr/lib/nvidia") for path in others)
 
 
 def test_a_config_that_names_no_kind(machine: Container, tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
-"""One trace from the caller through the container to tritonserver's own spans, and loads as traces.
+"""One trace from the caller through the container to tritonserver's own spans.
 
 The receiver is of OpenTelemetry's own protocol. The caller is SageMaker's, or one beside it.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -15,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import models
-from tests.support.container import TRITON_2_36, Container, running
-from tests.support.otlp_receiver import Receiver, Span, receiving
+from tests.support.container import Container, running
+from tests.support.otlp_receiver import Receiver, receiving
 from tests.support.protocol import infer, values
 
 pytestmark = pytest.mark.tritonserver
@@ -83,31 +81,6 @@ def test_one_trace_from_the_caller_to_tritonservers_own_spans(
     }
 
 
-def test_the_context_comes_through_sagemakers_one_header(
-    receiver: Receiver, traced: Container
-) -> None:
-    trace_id = secrets.token_hex(16)
-    attributes = f"tenant=7;traceparent=00-{trace_id}-{CALLER}-01"
-    answer = traced.invoke(
-        "sum", infer([1]), X_Amzn_SageMaker_Custom_Attributes=attributes, traceparent="garbage"
-    )
-    assert values(answer) == [4.0]
-    spans = receiver.until({"invocation", "InferRequest"}, trace_id)
-    assert _one(spans, "invocation").parent_id == CALLER
-
-
-def test_an_invocation_without_a_caller_begins_a_trace(
-    receiver: Receiver, traced: Container
-) -> None:
-    count = len(receiver.spans)
-    assert traced.invoke("sum", b"{}").status_code == 400
-    invocation = _next(receiver, "invocation", count)
-    assert invocation.parent_id == ""
-    assert invocation.attributes["http.response.status_code"] == 400
-    assert "inputs" in invocation.attributes["error.message"]
-    assert invocation.status == ""  # the caller's mistake, not this service's
-
-
 def test_what_a_caller_does_not_keep_nobody_keeps(receiver: Receiver, traced: Container) -> None:
     unkept, kept = secrets.token_hex(16), secrets.token_hex(16)
     for trace_id, flags in ((unkept, "00"), (kept, "01")):
@@ -115,72 +88,6 @@ def test_what_a_caller_does_not_keep_nobody_keeps(receiver: Receiver, traced: Co
         assert values(traced.invoke("sum", infer([1]), traceparent=traceparent)) == [4.0]
     receiver.until({"invocation", "InferRequest"}, kept)
     assert receiver.of_trace(unkept) == []
-
-
-def test_a_load_is_a_trace_of_its_stages_and_an_unload_is_one(
-    receiver: Receiver, traced: Container
-) -> None:
-    _next(receiver, "load", 0)  # the fixture's
-    count = len(receiver.spans)
-    with traced.loaded("two", models.sums(traced.model_root / "two/model", [1])):
-        load = _next(receiver, "load", count)
-    stages = {"read", "decide", "room", "publish", "tritonserver"}
-    spans = receiver.until({"load", *stages}, load.trace_id)
-    assert load.attributes == {"model_name": "two", "target_model": "", "result": "loaded"}
-    assert {span.name for span in spans if span.parent_id == load.span_id} == stages
-    assert sum(_one(spans, stage).seconds for stage in stages) <= load.seconds
-    assert _next(receiver, "unload", count).attributes == {"model_name": "two"}
-
-
-def test_a_load_that_failed_says_why(receiver: Receiver, traced: Container) -> None:
-    count = len(receiver.spans)
-    assert traced.load("none", traced.model_root / "nothing").status_code == 400
-    load = _next(receiver, "load", count)
-    assert load.status == "STATUS_CODE_ERROR"
-    assert "nothing" in load.sentence
-    assert load.attributes["result"] == "refused"
-
-
-def test_a_revival_is_a_trace_and_its_invocation_is_cold(
-    receiver: Receiver, traced: Container
-) -> None:
-    count = len(receiver.spans)
-    (stub,) = traced.stubs("sum.add1")
-    os.kill(stub, signal.SIGKILL)
-    assert values(traced.invoke("sum", infer([1]))) == [4.0]
-    assert _next(receiver, "invocation", count).attributes["cold"] is True
-    revival = _next(receiver, "revival", count)
-    assert revival.attributes == {"model_name": "sum", "cause": "stub", "result": "revived"}
-    assert 0 < revival.seconds < _next(receiver, "tritonserver", count).seconds
-
-
-def test_through_asgi_alike(receiver: Receiver, traced: Container) -> None:
-    trace_id = secrets.token_hex(16)
-    headers = {"traceparent": f"00-{trace_id}-{CALLER}-01"}
-    answer = traced.http.post("/models/%73um/invoke", json=infer([1]), headers=headers)
-    assert values(answer) == [4.0]
-    spans = receiver.until({*OURS, "InferRequest"}, trace_id)
-    assert _one(spans, "InferRequest").parent_id == _one(spans, "tritonserver").span_id
-    assert len([span for span in spans if span.service == "merlin-sagemaker"]) == len(OURS)
-
-
-def test_a_tritonserver_that_knows_no_context_is_asked_for_none(
-    receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    trace_id = secrets.token_hex(16)
-    environment = {
-        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{receiver.url}/v1/traces",
-        "OTEL_SERVICE_NAME": "ours",
-        "SERVE_TRITON_SERVER": str(TRITON_2_36),
-        **SOON,
-    }
-    with running(tmp_path_factory.mktemp("old"), **environment) as container:
-        archive = models.sums(container.model_root / "a/model", [1])
-        with container.loaded("sum", archive):
-            traceparent = f"00-{trace_id}-{CALLER}-01"
-            assert values(container.invoke("sum", infer([1]), traceparent=traceparent)) == [2.0]
-    assert {span.name for span in receiver.until(OURS, trace_id)} == OURS
-    assert {span.service for span in receiver.of_trace(trace_id)} == {"ours"}
 
 
 def test_a_slow_receiver_holds_up_neither_requests_nor_the_stop(
@@ -198,18 +105,3 @@ def test_a_slow_receiver_holds_up_neither_requests_nor_the_stop(
             container.process.terminate()
             assert container.wait() == 0
             assert "tritonserver is killed" not in container.log
-
-
-def _one(spans: list[Span], name: str) -> Span:
-    (found,) = [span for span in spans if span.name == name]
-    return found
-
-
-def _next(receiver: Receiver, name: str, after: int, timeout_s: float = 60.0) -> Span:
-    """The first span of the name that came after so many."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        if found := [span for span in receiver.spans[after:] if span.name == name]:
-            return found[0]
-        assert time.monotonic() < deadline, f"never: {name}"
-        time.sleep(0.02)

@@ -55,9 +55,17 @@ class ContainerOnFake(Endpoint):
 
 @contextmanager
 def container_on_fake(
-    directory: Path, knobs: dict[str, object] | None = None, **environment: str
+    directory: Path,
+    knobs: dict[str, object] | None = None,
+    constants: Constants | None = None,
+    traces: str | None = None,
+    /,
+    **environment: str,
 ) -> Iterator[ContainerOnFake]:
-    """An endpoint for as long as the block lasts. knobs: of tests/fakes/tritonserver.py."""
+    """An endpoint for as long as the block lasts. knobs: of tests/fakes/tritonserver.py.
+
+    traces: where its spans are sent to.
+    """
     model_root = directory / "models"
     model_root.mkdir(parents=True)
     stage = fake_stage(directory, computes=True, **(knobs or {}))
@@ -71,7 +79,7 @@ def container_on_fake(
         }
     )
     listener = socket.create_server(("127.0.0.1", 0))
-    runs = _Runs(settings, stage, listener)
+    runs = _Runs(settings, stage, listener, constants or Constants(), traces)
     runs.start()
     port = listener.getsockname()[1]
     endpoint = ContainerOnFake(port, model_root, directory, stage.repository, directory / "record")
@@ -86,9 +94,17 @@ def container_on_fake(
 class _Runs(threading.Thread):
     """The event loop of one endpoint."""
 
-    def __init__(self, settings: Settings, stage: Stage, listener: socket.socket) -> None:
-        super().__init__(name="container on a fake", daemon=True)
+    def __init__(
+        self,
+        settings: Settings,
+        stage: Stage,
+        listener: socket.socket,
+        constants: Constants,
+        traces: str | None,
+    ) -> None:
+        super().__init__(name="played container", daemon=True)
         self._settings, self._stage, self._listener = settings, stage, listener
+        self._constants, self._traces = constants, traces
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
 
@@ -113,6 +129,7 @@ class _Runs(threading.Thread):
             await self._stopped.wait()
             container.give_up_loads()
             await container.stop()
+            await container.observability.until_traces_are_sent()
         for task in beside:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -136,5 +153,6 @@ class _Runs(threading.Thread):
             replace,
             OutsideCounts(),
             lambda _: "",
-            Constants(),
+            self._constants,
+            self._traces,
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.support import models
 from tests.support.metrics_page import sample, scrape
 from tests.support.protocol import infer, values
 from tests.unit.container.assembled.conftest import Archive
-from tests.unit.container.assembled.container_on_fake import ContainerOnFake
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake, container_on_fake
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 
@@ -65,3 +67,46 @@ def test_unknown_models_make_no_series(container: ContainerOnFake) -> None:
         before, "serve_invocations_total", **labels
     )
     assert grown == 20
+
+
+def test_loads_by_result_and_stage(tmp_path: Path) -> None:
+    unwilling = "load failed for model 'bad': version 1 is at UNAVAILABLE state: Internal: E: no;"
+    with container_on_fake(tmp_path, {"load": {"bad": {"message": unwilling}}}) as endpoint:
+        directory = models.sums(endpoint.model_root / "a/model", [1])
+        with endpoint.loaded("good", directory):
+            during = scrape(endpoint)
+        assert endpoint.load("bad", directory).status_code == 400
+        after = scrape(endpoint)
+    assert sample(during, "serve_models_loaded") == 1
+    assert sample(after, "serve_models_loaded") == 0
+    assert sample(after, "serve_loads_total", result="loaded") == 1
+    assert sample(after, "serve_loads_total", result="refused") == 1
+    assert sample(after, "serve_loads_total", result="failed") == 0
+    assert sample(after, "serve_unloads_total", result="unloaded") == 1
+    assert sample(after, "serve_refusals_total", cause="archive") == 1
+    for stage in ("total", "read", "tritonserver"):
+        assert sample(after, "serve_load_seconds_count", stage=stage) == 2
+    took = {
+        stage: sample(after, "serve_load_seconds_sum", stage=stage)
+        for stage in ("total", "tritonserver")
+    }
+    assert took["total"] > took["tritonserver"]
+
+
+def test_a_dead_stub_is_a_revival(tmp_path: Path) -> None:
+    """The caller gets his answer; the page says what it took."""
+    dead = {"status": 500, "message": "Stub process 'dying_0_0' is not healthy.", "times": 1}
+    with container_on_fake(tmp_path, {"infer": {"dying": dead}}) as endpoint:
+        directory = models.sums(endpoint.model_root / "a/model", [1])
+        with endpoint.loaded("dying", directory):
+            assert values(endpoint.invoke("dying", infer([1]))) == [2.0]
+            found = scrape(endpoint)
+    assert sample(found, "serve_revivals_total", cause="stub", result="revived") == 1
+    labels = {"target_model": "dying", "model_name": "dying", "code": "200"}
+    assert sample(found, "serve_invocations_total", **labels) == 1
+
+
+def test_off(tmp_path: Path) -> None:
+    """Switched off there is no page."""
+    with container_on_fake(tmp_path, SERVE_METRICS="off") as endpoint:
+        assert endpoint.http.get("/metrics").status_code == 404

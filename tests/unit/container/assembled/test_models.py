@@ -35,6 +35,25 @@ def test_one_archive_under_two_names(container: ContainerOnFake, archive: Archiv
         assert values(container.invoke("m2", infer([1]))) == [4.0]
 
 
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("first", "second"), ("a.b", "a"), ("a.b.c", "a.b"), ("v1.0", "v1"), ("..a", ".a")],
+)
+def test_steps_of_models_do_not_meet(
+    name: str, other: str, container: ContainerOnFake, archive: Archive
+) -> None:
+    """Neither those of equal names in two archives, also when one is gone, nor a model with dots
+    in its name and a step."""
+    steps = {"b": models.adder(5), "0": models.adder(6), "b.c": models.adder(7)}
+    ensemble = archive(**steps, sum=models.Chain(("b", "0", "b.c")))
+    with container.loaded(other, ensemble):
+        with container.loaded(name, archive("single", b=models.adder(1))):
+            assert container.http.get(f"/models/{name}").json()["modelName"] == name
+            assert values(container.invoke(name, infer([0]))) == [1.0]
+            assert values(container.invoke(other, infer([0]))) == [18.0]
+        assert values(container.invoke(other, infer([0]))) == [18.0]
+
+
 def test_longest_name(container: ContainerOnFake, archive: Archive) -> None:
     """A name as long as a directory's may be is served; one byte more is the caller's fault."""
     directory = archive(m=models.identity)

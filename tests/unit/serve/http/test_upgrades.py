@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from tests.support.http_clients import curl_http2, java
 from tests.unit.serve.routes_on_fake import RoutesOnFake, Wire, post
 
 PING = b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -131,3 +133,24 @@ async def test_a_request_without_a_host_is_taken(routes: RoutesOnFake) -> None:
     wire = await routes.connect()
     await wire.send(post("m", b"1").replace(b"host: x\r\n", b""))
     assert (await wire.answer())[2] == b"m:1"
+
+
+@pytest.mark.thorough
+async def test_clients_that_wish_for_it(routes: RoutesOnFake, tmp_path: Path) -> None:
+    """Java's, and `curl --http2`, with every request: their bodies are the requests' own, however
+    large, and none runs as a request of its own."""
+    came: list[str] = []
+
+    async def note(_: str, body: bytes) -> None:
+        came.append(body.decode())
+
+    routes.invocation.behind = note
+    url = f"http://127.0.0.1:{routes.port}/models/full/invoke"
+    bodies = ["{}", HIDDEN.decode(), "2" * 100_000, HIDDEN.decode()]
+    for said in (await java(tmp_path, url, *bodies), await curl_http2(url, *bodies)):
+        versions, statuses, texts = zip(*(line.split(" ", 2) for line in said), strict=True)
+        assert set(versions) <= {"HTTP_1_1", "1.1"}
+        assert set(statuses) == {"507"}
+        assert all("no memory" in text for text in texts)
+    assert came == bodies * 2
+    assert len(routes.invocation.asked) == len(came)

@@ -25,7 +25,7 @@ from serve.models.registry import State
 from serve.resources.shortages import Denials
 from serve.triton.hosting import HostingSettings
 from serve.triton.suspects import LoadWork, Standing
-from tests.unit.serve.parts_on_fake import WAIT_S, PartsOnFake, parts_on_fake, until
+from tests.unit.serve.parts_on_fake import CONFIG, WAIT_S, PartsOnFake, parts_on_fake, until
 
 
 def standing(on: PartsOnFake, name: str) -> Standing:
@@ -49,6 +49,28 @@ async def test_a_request_at_two_deaths(tmp_path: Path) -> None:
         await _fails(on, b'{"inputs": []}', RequestRefused)
         assert b"echo" in await on.invoke(body=b'{"inputs": [] }')
         assert on.events("infer") == ["infer"] * 3
+
+
+async def test_a_load_at_two_deaths(tmp_path: Path) -> None:
+    """Lost with 503 twice, then refused; from another archive the same model may come."""
+    deadly: Any = {"load": {"m": {"hang": True}}}
+    async with parts_on_fake(tmp_path, dies=True, lives=[deadly, deadly, {}]) as on:
+        await on.load("neighbour")
+        url = on.archive("m")
+        for death in (1, 2):
+            loading = asyncio.ensure_future(on.lifecycle.load("m", url))
+            await until(lambda loads=2 * death: len(on.events("load")) == loads)  # type: ignore[misc]
+            assert on.process.pid is not None
+            os.kill(on.process.pid, signal.SIGKILL)
+            with pytest.raises(TritonUnavailable):
+                await asyncio.wait_for(loading, WAIT_S)
+            await until(lambda g=death: on.registry.loaded("neighbour").generation == g)  # type: ignore[misc]
+        with pytest.raises(ModelUnusable, match="died or stood still twice"):
+            await on.lifecycle.load("m", url)
+        other = on.archive("other", config=f"{CONFIG}# another one\n")
+        await asyncio.wait_for(on.lifecycle.load("m", other), WAIT_S)
+        assert b"echo" in await on.invoke("m")
+        assert b"echo" in await on.invoke("neighbour")
 
 
 async def test_a_suspect_that_found_no_model_is_not_cleared(tmp_path: Path) -> None:
