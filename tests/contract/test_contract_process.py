@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from container.constants import Constants
+from tests.fakes.tritonserver import read_record
 from tests.support import models
 from tests.support.container import (
     Container,
@@ -32,34 +35,166 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 QUICK_END = told(Constants(drain_timeout_s=2, triton_stop_timeout_s=1.25))
 
 
-def test_before_tritonserver_lives(tmp_path: Path) -> None:
-    """As soon as something listens: /models is an empty list, /ping a 503, an invocation a 404."""
-    environment = fake_environment(tmp_path, never_live=True)
-    container = launch(tmp_path, **environment)
-    try:
-        until(lambda: container.ping() != 0, "it listens", container)
-        for _ in range(3):
-            assert container.ping() == 503
-            assert container.http.get("/models").json() == {"models": []}
-        assert container.invoke("m1", infer([1])).status_code == 404
-        assert container.http.get("/models/m1").status_code == 404
-        assert container.unload("m1").status_code == 404
-    finally:
-        container.close()
-    assert container.process.returncode == 0
+def test_what_its_log_begins_with(tmp_path: Path) -> None:
+    """One line says what is started; mistakes that do not end it are warnings: it serves.
+
+    A misspelt variable, a former one, and a preload into nothing.
+    """
+    mistaken = {
+        "SERVE_MODEL_ROTO": "/",
+        "SERVE_RESTART_LIMIT": "5",
+        "SERVE_WARM": "off",
+        "SERVE_PRELOAD": "torch",
+    }
+    with running(tmp_path, **fake_environment(tmp_path), **mistaken) as container:
+        (line,) = (it for it in container.log.splitlines() if " configured " in it)
+        assert f"mode=multi-model models={tmp_path}/models port={container.port} python=" in line
+        assert "SERVE_WARM=off" in line
+        assert "did you mean SERVE_MODEL_ROOT?" in container.log
+        assert "SERVE_RESTART_LIMIT is no setting any more: 3 deaths of" in container.log
+        assert "there is nothing to preload into; set SERVE_WARM=auto" in container.log
 
 
-def test_load_in_the_first_second(triton: Mapping[str, str], tmp_path: Path) -> None:
-    """A load that comes before tritonserver lives waits for it and is done."""
-    container = launch(tmp_path, **triton)
+@pytest.mark.parametrize(
+    ("setting", "value", "sentence"),
+    [
+        pytest.param("SAGEMAKER_BIND_TO_PORT", "{taken}", "port {taken}", id="port in use"),
+        pytest.param(
+            "SERVE_MODEL_ROOT",
+            "{here}/nowhere",
+            "SERVE_MODEL_ROOT is '{here}/nowhere', expected a directory, and ",
+            id="no model root",
+        ),
+        pytest.param(
+            "SERVE_MODEL_ROOT",
+            "{here}/log",
+            "SERVE_MODEL_ROOT is '{here}/log', expected a directory, and ",
+            id="a file as the model root",
+        ),
+        pytest.param(
+            "TMPDIR",
+            "/proc/nothing",
+            "TMPDIR=/proc/nothing: no directory can be made there",
+            id="no work dir",
+        ),
+        # Under the wheel's tritonserver, really: our own environment has numpy 2.
+        pytest.param(
+            "SERVE_BACKEND_PYTHON", sys.executable, "install 'numpy<2' there", id="numpy 2"
+        ),
+    ],
+)
+def test_what_keeps_it_from_starting(
+    setting: str, value: str, sentence: str, tmp_path: Path
+) -> None:
+    """It ends with 1, and the last line of its log says why."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        facts = {"here": tmp_path, "taken": taken.getsockname()[1]}
+        container = launch(tmp_path, **{setting: value.format(**facts)})
+        try:
+            assert container.wait() == 1
+            assert sentence.format(**facts) in container.log.strip().splitlines()[-1]
+        finally:
+            container.close()
+
+
+@contextmanager
+def _idle(directory: Path) -> Iterator[Container]:
+    with running(directory, **fake_environment(directory)) as container:
+        yield container
+
+
+@contextmanager
+def _launched(container: Container, status: int | None) -> Iterator[Container]:
+    """status: of /ping, that is waited for."""
     try:
-        directory = models.sums(container.model_root / "one/model", [1, 2])
-        until(lambda: container.ping() != 0, "it listens", container)
-        answer = container.load("m1", directory)
-        assert answer.status_code == 200, answer.text
-        assert values(container.invoke("m1", infer([0]))) == [3.0]
+        if status is not None:
+            until(lambda: container.ping() == status, "it listens", container)
+        yield container
     finally:
         container.close()
+
+
+def _before_tritonserver_lives(directory: Path) -> AbstractContextManager[Container]:
+    return _launched(launch(directory, **fake_environment(directory, never_live=True)), 503)
+
+
+def _before_the_models_python_has_answered(directory: Path) -> AbstractContextManager[Container]:
+    slow = directory / "slow-python"
+    slow.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(600)\n")
+    slow.chmod(0o755)
+    return _launched(launch(directory, SERVE_BACKEND_PYTHON=str(slow)), 503)
+
+
+def _soon(after_s: float) -> Callable[[Path], AbstractContextManager[Container]]:
+    """Somewhere in its start."""
+
+    def start(directory: Path) -> AbstractContextManager[Container]:
+        container = launch(directory)
+        time.sleep(after_s)
+        return _launched(container, None)
+
+    return start
+
+
+@contextmanager
+def _while_a_model_hangs(directory: Path) -> Iterator[Container]:
+    environment = fake_environment(directory, infer={"*": {"hang": True}})
+    with running(directory, SERVE_SHUTDOWN_TIMEOUT="4", **environment) as container:
+        archive = models.write_archive(container.model_root / "one/model", {"m": models.identity})
+        assert container.load("m1", archive).status_code == 200
+        with ThreadPoolExecutor(1) as pool:
+            invoking = pool.submit(container.invoke, "m1", infer([1]))
+            until(lambda: _is_asked(directory, "infer"), "the model runs", container)
+            yield container
+            assert invoking.exception() or invoking.result().status_code >= 500
+
+
+@contextmanager
+def _while_a_load_hangs(directory: Path) -> Iterator[Container]:
+    environment = fake_environment(directory, load={"*": {"hang": True}})
+    with running(directory, **environment) as container:
+        archive = models.write_archive(container.model_root / "one/model", {"m": models.identity})
+        with ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(container.load, "m1", archive)
+            until(lambda: _is_asked(directory, "load"), "the model is being loaded", container)
+            yield container
+            assert loading.result().status_code == 503
+            assert "stopping" in complaint(loading.result())
+
+
+def _is_asked(directory: Path, event: str) -> bool:
+    return any(it["event"] == event for it in read_record(directory / "record"))
+
+
+@pytest.mark.parametrize(
+    ("moment", "number", "statuses"),
+    [
+        pytest.param(_idle, signal.SIGTERM, {0}, id="SIGTERM when idle"),
+        pytest.param(_idle, signal.SIGINT, {0}, id="SIGINT when idle"),
+        pytest.param(_before_tritonserver_lives, signal.SIGTERM, {0}, id="before it lives"),
+        pytest.param(
+            _before_the_models_python_has_answered, signal.SIGTERM, {0}, id="a slow interpreter"
+        ),
+        pytest.param(_while_a_model_hangs, signal.SIGTERM, {0}, id="a model hangs"),
+        pytest.param(_while_a_load_hangs, signal.SIGTERM, {0}, id="a load hangs"),
+        *(
+            # Before Python itself runs, it is the signal that ends it.
+            pytest.param(_soon(s), signal.SIGTERM, {0, -signal.SIGTERM}, id=f"after {s} s")
+            for s in (0.05, 0.15, 0.3, 0.5, 0.8)
+        ),
+    ],
+)
+def test_signals(
+    moment: Callable[[Path], AbstractContextManager[Container]],
+    number: signal.Signals,
+    statuses: set[int],
+    tmp_path: Path,
+) -> None:
+    """Whenever one comes, the container ends in good order, and nothing of it is left."""
+    with moment(tmp_path) as container:
+        container.descendants()
+        container.signal(number)
+        assert container.wait() in statuses
 
 
 @pytest.mark.parametrize(
@@ -86,17 +221,6 @@ def test_ports(metrics: str, triton: Mapping[str, str], tmp_path: Path) -> None:
         assert len(ports) == (3 if metrics == "true" else 2)
         assert all(low <= port <= low + 20 for port in ports)
         assert container.port not in ports
-
-
-def test_port_in_use(tmp_path: Path) -> None:
-    """A main port that is taken ends the container, and its last line says which."""
-    with running(tmp_path / "first", **fake_environment(tmp_path)) as first:
-        second = launch(tmp_path / "second", SAGEMAKER_BIND_TO_PORT=str(first.port))
-        try:
-            assert second.wait() == 1
-            assert f"port {first.port}" in second.log.strip().splitlines()[-1]
-        finally:
-            second.close()
 
 
 def test_sigterm_finishes_what_is_in_flight(triton: Mapping[str, str], tmp_path: Path) -> None:
@@ -126,75 +250,6 @@ def _accepts(container: Container) -> bool:
     return True
 
 
-def test_settings_that_say_two_things(tmp_path: Path) -> None:
-    """A misspelt variable, a former one, and a preload into nothing are warnings: it serves."""
-    said = {
-        "SERVE_MODEL_ROTO": "/",
-        "SERVE_RESTART_LIMIT": "5",
-        "SERVE_WARM": "off",
-        "SERVE_PRELOAD": "torch",
-    }
-    with running(tmp_path, **fake_environment(tmp_path), **said) as container:
-        assert container.ping() == 200
-        assert "did you mean SERVE_MODEL_ROOT?" in container.log
-        assert "SERVE_RESTART_LIMIT is no setting any more: 3 deaths of" in container.log
-        assert "there is nothing to preload into; set SERVE_WARM=auto" in container.log
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_when_idle(number: signal.Signals, tmp_path: Path) -> None:
-    """Either signal ends a container at once with 0, and nothing of it is left."""
-    with running(tmp_path, **fake_environment(tmp_path)) as container:
-        container.descendants()
-        container.signal(number)
-        assert container.wait() == 0
-
-
-def test_sigterm_before_tritonserver_lives(tmp_path: Path) -> None:
-    """A container that is told to stop while it starts stops."""
-    environment = fake_environment(tmp_path, never_live=True)
-    container = launch(tmp_path, **environment)
-    try:
-        until(lambda: container.ping() == 503, "it listens", container)
-        container.descendants()
-        container.signal(signal.SIGTERM)
-        assert container.wait() == 0
-    finally:
-        container.close()
-
-
-def _slow_interpreter(directory: Path, seconds: float) -> Path:
-    path = directory / "slow-python"
-    path.write_text(f"#!{sys.executable}\nimport time\ntime.sleep({seconds})\n")
-    path.chmod(0o755)
-    return path
-
-
-def test_the_models_python_is_slow(tmp_path: Path) -> None:
-    """It is answered what can be answered, and a stop is a stop."""
-    slow = _slow_interpreter(tmp_path, 600)
-    container = launch(tmp_path, SERVE_BACKEND_PYTHON=str(slow))
-    try:
-        until(lambda: container.ping() == 503, "it listens", container)
-        container.descendants()
-        container.signal(signal.SIGTERM)
-        assert container.wait() == 0
-    finally:
-        container.close()
-
-
-def test_numpy_2_is_no_start(tmp_path: Path) -> None:
-    """Under the wheel's tritonserver, really: our own environment has numpy 2."""
-    container = launch(tmp_path, SERVE_BACKEND_PYTHON=sys.executable)
-    try:
-        assert container.wait() == 1
-        last = container.log.splitlines()[-1]
-        assert "found numpy 2." in last
-        assert "install 'numpy<2' there" in last
-    finally:
-        container.close()
-
-
 @pytest.mark.parametrize(
     "argument", ["--nonsense=3", "--log-verbose=abc", "--cache-config=nope,size=3"]
 )
@@ -213,32 +268,14 @@ def test_arguments_that_tritonserver_refuses(argument: str, tmp_path: Path) -> N
         container.close()
 
 
-@pytest.mark.parametrize("kind", ["missing", "file"])
-def test_no_model_root(kind: str, tmp_path: Path) -> None:
-    """One that was asked for must be there."""
-    root = tmp_path / "root"
-    if kind == "file":
-        root.touch()
-    container = launch(tmp_path, SERVE_MODEL_ROOT=str(root))
-    try:
-        assert container.wait() == 1
-        (last,) = container.log.splitlines()
-        assert f"SERVE_MODEL_ROOT is '{root}', expected a directory, and " in last
-    finally:
-        container.close()
-
-
-def test_one_line_says_what_is_started(tmp_path: Path) -> None:
-    with running(tmp_path, **fake_environment(tmp_path), SERVE_WARM="off") as container:
-        (line,) = (it for it in container.log.splitlines() if " configured " in it)
-        assert f"mode=multi-model models={tmp_path}/models port={container.port} python=" in line
-        assert "SERVE_WARM=off" in line
-
-
 def test_what_a_killed_container_left_is_cleared_at_the_next_start(tmp_path: Path) -> None:
-    """Its files and its shared memory, while a third one at the same place goes on."""
+    """Its files and its shared memory, while a third one at the same place goes on.
+
+    tritonserver makes such memory; a fake one is enough for the others.
+    """
+    fake = fake_environment(tmp_path, computes=True)
     archive = models.write_archive(tmp_path / "models/a/model", {"m": models.identity})
-    with running(tmp_path / "third", TMPDIR=str(tmp_path / "work")) as third:
+    with running(tmp_path / "third", TMPDIR=str(tmp_path / "work"), **fake) as third:
         killed = launch(tmp_path)
         try:
             until(lambda: killed.ping() == 200, "it has started", killed)
@@ -248,7 +285,7 @@ def test_what_a_killed_container_left_is_cleared_at_the_next_start(tmp_path: Pat
             killed.wait()
             assert killed.regions()
             assert len(killed.runs()) == 2
-            with running(tmp_path) as second:
+            with running(tmp_path, **fake) as second:
                 assert not killed.regions()
                 assert len(second.runs()) == 2
                 assert "a killed container's files are removed" in second.log
@@ -263,48 +300,6 @@ def test_what_a_killed_container_left_is_cleared_at_the_next_start(tmp_path: Pat
         finally:
             killed.http.close()
             killed.discard()
-
-
-def test_no_work_dir(tmp_path: Path) -> None:
-    """One sentence says what is wrong with it."""
-    container = launch(tmp_path, TMPDIR="/proc/nothing")
-    try:
-        assert container.wait() == 1
-        last = container.log.splitlines()[-1]
-        assert "TMPDIR=/proc/nothing: no directory can be made there" in last
-    finally:
-        container.close()
-
-
-@pytest.mark.parametrize("after_s", [0.05, 0.15, 0.3, 0.5, 0.8])
-def test_sigterm_at_any_moment(after_s: float, tmp_path: Path) -> None:
-    """Of the start: it ends, and nothing is left."""
-    container = launch(tmp_path)
-    try:
-        time.sleep(after_s)
-        container.descendants()
-        container.signal(signal.SIGTERM)
-        assert container.wait() in (0, -signal.SIGTERM), "the latter before Python itself runs"
-    finally:
-        container.close()
-
-
-def test_sigterm_during_a_load(triton: Mapping[str, str], tmp_path: Path) -> None:
-    """A load that would outlast the time to stop does not hold it up."""
-    marker = tmp_path / "marker"
-    with running(tmp_path, **QUICK_END, **triton) as container:
-        directory = models.write_archive(
-            container.model_root / "one/model", {"m": models.late(600, marker)}
-        )
-        with ThreadPoolExecutor(1) as pool:
-            loading = pool.submit(container.load, "m1", directory)
-            until(marker.exists, "the model is being loaded")
-            container.descendants()
-            container.signal(signal.SIGTERM)
-            assert container.wait() == 0
-            answer = loading.result()
-            assert answer.status_code == 503
-            assert "stopping" in complaint(answer)
 
 
 @BOTH
@@ -323,22 +318,6 @@ def test_sigterm_during_the_load_of_a_single_model(
         assert container.wait() == 0
     finally:
         container.close()
-
-
-def test_sigterm_when_a_model_hangs(tmp_path: Path) -> None:
-    """An invocation that never ends does not keep the container from its end."""
-    environment = fake_environment(tmp_path, infer={"*": {"hang": True}})
-    with running(tmp_path, **QUICK_END, **environment) as container:
-        directory = models.write_archive(container.model_root / "one/model", {"m": models.identity})
-        assert container.load("m1", directory).status_code == 200
-        record = tmp_path / "record"
-        with ThreadPoolExecutor(1) as pool:
-            invoking = pool.submit(container.invoke, "m1", infer([1]))
-            until(lambda: '"event": "infer"' in record.read_text(), "the model runs")
-            container.descendants()
-            container.signal(signal.SIGTERM)
-            assert container.wait() == 0
-            assert invoking.exception() or invoking.result().status_code >= 500
 
 
 @BOTH

@@ -84,7 +84,8 @@ def container_on_fake(
     port = listener.getsockname()[1]
     endpoint = ContainerOnFake(port, model_root, directory, stage.repository, directory / "record")
     try:
-        until(lambda: endpoint.ping() == 200, "/ping is 200")
+        status = 503 if knobs and knobs.get("never_live") else 200
+        until(lambda: endpoint.ping() == status, f"/ping is {status}")
         yield endpoint
     finally:
         endpoint.http.close()

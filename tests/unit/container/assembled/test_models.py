@@ -13,7 +13,18 @@ import pytest
 from tests.support import models
 from tests.support.protocol import complaint, infer, values
 from tests.unit.container.assembled.conftest import WITNESS, Archive
-from tests.unit.container.assembled.container_on_fake import ContainerOnFake
+from tests.unit.container.assembled.container_on_fake import ContainerOnFake, container_on_fake
+
+
+def test_before_tritonserver_lives(tmp_path: Path) -> None:
+    """As soon as something listens: /models is an empty list, /ping a 503, an invocation a 404."""
+    with container_on_fake(tmp_path, {"never_live": True}) as starting:
+        for _ in range(3):
+            assert starting.ping() == 503
+            assert starting.http.get("/models").json() == {"models": []}
+        assert starting.invoke("m1", infer([1])).status_code == 404
+        assert starting.http.get("/models/m1").status_code == 404
+        assert starting.unload("m1").status_code == 404
 
 
 def test_load_twice(container: ContainerOnFake, archive: Archive) -> None:

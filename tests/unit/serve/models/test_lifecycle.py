@@ -284,6 +284,25 @@ async def test_a_failed_load_ends_stubs_that_stay(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
+async def test_a_load_before_the_server_lives(tmp_path: Path) -> None:
+    """It waits and is done: tritonserver is asked nothing before it lives."""
+    async with parts_on_fake(tmp_path) as on:
+        waits, lives = asyncio.Event(), asyncio.Event()
+
+        async def wait_until_live(*_: object) -> None:
+            waits.set()
+            await lives.wait()
+
+        on.triton.instead["wait_until_live"] = wait_until_live
+        loading = asyncio.ensure_future(on.load())
+        await asyncio.wait_for(waits.wait(), WAIT_S)
+        assert not loading.done()
+        assert on.events("load") == []
+        lives.set()
+        await loading
+        assert await on.held() == ["m", "m.step"]
+
+
 async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     """Waited for as long as the start may take, and then given up without a trace."""
     async with parts_on_fake(tmp_path, never_live=True, start=False, start_timeout_s=0.2) as on:
