@@ -41,22 +41,15 @@ _FOUND_AT_ONCE, _FOUND_S = 64, 2e-6
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Times in seconds, sizes in bytes.
-
-    read_s: for a whole request, and for a new connection's first one to begin. keep_alive_s:
-    between two. stuck_s: for a caller to read on. largest_body: of an invocation. Limits and
-    TimeLimits, where a message is to name their settings. slow_s: over the bound, one makes way
-    whose request has been coming for so long. linger_s: after the last word what still comes is
-    read away for so long.
-    """
+    """Times in seconds, sizes in bytes. Limits and TimeLimits, where messages name settings."""
 
     connections: int = 10_000
-    read_s: float = 30.0
-    keep_alive_s: float = 75.0
-    stuck_s: float = 60.0
-    largest_body: int = 64 * 1024 * 1024
-    slow_s: float = 2.0
-    linger_s: float = 5.0
+    read_s: float = 30.0  # for a whole request, and for a new connection's first one to begin
+    keep_alive_s: float = 75.0  # between two requests
+    stuck_s: float = 60.0  # for a caller to read on
+    largest_body: int = 64 * 1024 * 1024  # of an invocation
+    slow_s: float = 2.0  # over the bound, one whose request comes for longer makes way
+    linger_s: float = 5.0  # after the last word, what still comes is read away
 
 
 class Connection(Protocol):

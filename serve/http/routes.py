@@ -1,4 +1,4 @@
-"""Read the request -> one call -> shape the answer."""
+"""The calls of the contract: each reads its request, makes one call and shapes the answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What came -> what tritonserver is asked, checked or translated; its answer -> what was asked for.
 
-tritonserver is given nothing that it must not be given (envelope.py), and the very bytes that were
-checked.
+tritonserver is given nothing that it must not be given (request_checks.py), and the very bytes that
+were checked.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import replace
 from serve.errors import BadRequest
 from serve.invoke.all_outputs import ask_for_all, is_json
 from serve.invoke.compressed_bodies import MOST_INFLATED, inflated, is_compressed
-from serve.invoke.envelope import Checked, check_object, check_request, check_strings
 from serve.invoke.headers import ACCEPT_ENCODING, read_headers
 from serve.invoke.json.exact_doubles import read_exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
 from serve.invoke.request import Passage
+from serve.invoke.request_checks import Checked, check_object, check_request, check_strings
 from serve.invoke.translation import Translation, in_steps, write_in_json
 from serve.invoke.triton_request import TritonRequest
 from serve.triton.connection import Answer

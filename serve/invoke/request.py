@@ -18,24 +18,17 @@ from serve.triton.connection import AnswerStream, Headers
 
 @dataclass
 class Request:
-    """An invocation as it came: header names in lower case, the body in pieces.
+    """An invocation as it came. Whoever made it releases its answer when that is sent."""
 
-    The body is emptied once it has been translated. is_wanted: whether the caller is still there.
-    waits: whether it waits for a place in tritonserver, or is a stream that has not begun; written
-    here, for who looks after callers.
-    record: what is told of it when it has ended; how long its parts took is written there.
-    held: the bytes of its body that count as held. derived_bytes: of what was made of it, inflated
-    or translated, which count as well. answer: those of its answer; whoever made the request
-    releases them when the answer is sent, and what is still held of the body.
-    """
-
-    headers: Headers
-    body: list[bytes]
-    is_wanted: Callable[[], bool] = lambda: True
+    headers: Headers  # names in lower case
+    body: list[bytes]  # in pieces; emptied once it has been translated
+    is_wanted: Callable[[], bool] = lambda: True  # whether the caller is still there
+    #: It waits for a place in tritonserver, or is a stream that has not begun. Written here, for
+    #: who looks after callers.
     waits: bool = False
-    derived_bytes: int = 0
-    answer: HeldAnswer | None = None
-    held: HeldBody | None = None
+    derived_bytes: int = 0  # held of what was made of the body, inflated or translated
+    answer: HeldAnswer | None = None  # the bytes of its answer that count as held
+    held: HeldBody | None = None  # those of its body
     record: InvocationRecord = field(default_factory=lambda: InvocationRecord(""))
 
     def release_body(self) -> None:
@@ -54,11 +47,10 @@ class Passage:
     """A request on its way to a model and back: its place in tritonserver, and what it holds.
 
     A context, within which the invocation counts as in flight: the model's unload waits for it.
-    limit_s: of the invocation. deadline: its end, of time.monotonic(). triton_request: what
-    tritonserver is asked.
+    limit_s: of the invocation. deadline: its end, of time.monotonic().
     """
 
-    triton_request: TritonRequest
+    triton_request: TritonRequest  # what tritonserver is asked
     __slots__ = (
         "_beside",
         "_goes_on",

@@ -1,6 +1,6 @@
 """What a request's inputs, outputs and parameters say, held against each other. No I/O.
 
-Shapes against data, above all: tritonserver believes them. Sources: envelope.
+Shapes against data, above all: tritonserver believes them. Sources: request_checks.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import ParamSpec, TypeVar
 
 from serve.errors import CallerError
-from serve.invoke.envelope import LONGEST_JSON
 from serve.invoke.headers import HEADER_LENGTH
 from serve.invoke.json.binary_request import BinaryRequest, make_binary_request
 from serve.invoke.json.json_response import write_json_answer
 from serve.invoke.json.tensor_json import NotTaken, Steps
 from serve.invoke.pace import Pace
+from serve.invoke.request_checks import LONGEST_JSON
 from serve.invoke.triton_request import TritonRequest
 from serve.limit import UNCOUNTED
 from serve.models.registry import Model

@@ -10,20 +10,14 @@ from serve.triton.connection import Headers
 
 @dataclass(slots=True)  # not frozen: that costs a microsecond at each invocation
 class TritonRequest:
-    """A request as tritonserver gets it.
+    """A request as tritonserver gets it."""
 
-    forwarded: the caller's headers that go on. json_size: how many bytes of JSON begin the body,
-    with binary tensors behind them; None where all of it is JSON.
-    translated: its outputs come back as binary tensors; those in in_json (None for every one) are
-    to be written as JSON. wanted: names of outputs in their order, None for those that come.
-    """
-
-    forwarded: Headers
+    forwarded: Headers  # the caller's that go on
     body: list[bytes]
-    json_size: int | None = None
-    translated: bool = False
-    in_json: frozenset[str] | None = None
-    wanted: tuple[str, ...] | None = None
+    json_size: int | None = None  # bytes of JSON that begin the body; None where all of it is JSON
+    translated: bool = False  # its outputs come back as binary tensors
+    in_json: frozenset[str] | None = None  # those of them to be written as JSON; None for all
+    wanted: tuple[str, ...] | None = None  # outputs in their order; None for those that come
 
     @property
     def headers(self) -> Headers:

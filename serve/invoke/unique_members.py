@@ -1,4 +1,4 @@
-"""No two members of an object bear one name. No I/O.
+"""Refuses JSON objects of which two members bear one name. No I/O.
 
 tritonserver takes the first of two, the parser here the last; so neither may be left to choose.
 """

@@ -1,4 +1,4 @@
-"""Is there room for another model? Looked at before a load, so that the kernel kills nobody.
+"""Reserves what a load will take, or refuses the load, so that the kernel kills nobody.
 
 What the load is expected to take (footprints) is held against what is free (resources, gpus), less
 what is kept for others and what loads under way will still take (ledger). A load that does not fit
@@ -53,24 +53,18 @@ _NOISE = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class AdmissionSettings:
-    """What is kept free, in bytes; 0 of memory: no load is refused, 0 of GPUs: none is asked.
-
-    gpus: how many the machine has.
-
-    Limits, where a message is to name their settings. fresh_s: loads that come together share one
-    look, since what is consumed meanwhile is in the ledger. patience_s: that a load waits at most
-    for what others turn out to take.
-    """
+    """What is kept free. Limits, where a message is to name their settings."""
 
     serving_repository: Path
-    memory_reserve_bytes: int
-    gpu_reserve_bytes: int = 0
+    memory_reserve_bytes: int  # 0: no load is refused
+    gpu_reserve_bytes: int = 0  # 0: no GPU is asked
     stubs: StubSettings = field(default_factory=StubSettings)
     kernel: Kernel = field(default_factory=Kernel)
+    #: Loads that come together share one look: what is consumed meanwhile is in the ledger.
     fresh_s: float = 0.1
-    patience_s: float = 20.0
+    patience_s: float = 20.0  # a load waits so long at most for what others turn out to take
     take_census: Callable[[Path, Kernel], Census] = take_census
-    gpus: int = 0
+    gpus: int = 0  # that the machine has
 
 
 @dataclass(frozen=True)

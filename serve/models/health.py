@@ -1,4 +1,4 @@
-"""Can this container serve nobody any more, and does it not heal? No I/O.
+"""Whether the container can serve nobody any more, and does not heal. No I/O.
 
 A yes costs every model that is loaded: the platform takes the container out of service, and in the
 end replaces it. So whatever tells that somebody can be served speaks against it:

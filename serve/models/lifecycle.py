@@ -58,32 +58,27 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class LifecycleSettings:
-    """Paths and limits of loading. Times in seconds; TimeLimits, where messages name settings.
-
-    choices: how archives are served. write_tables: how a compiled workflow's tables are written.
-    gpus: how many the machine has. root_setting: what sets the model root, as a message names it.
-    thread_s: how long a thread whose load is given up is waited for.
-    """
+    """Paths and limits of loading. Times in seconds; TimeLimits, where messages name settings."""
 
     model_root: Path
     serving_repository: Path
     start_timeout_s: float
     load_timeout_s: float
     unload_timeout_s: float
-    choices: Callable[[], Choices] = Choices
-    write_tables: TableWriter = write_tables
-    gpus: int = 0
-    root_setting: str = ""
-    thread_s: float = 5.0
+    choices: Callable[[], Choices] = Choices  # how archives are served
+    write_tables: TableWriter = write_tables  # of compiled workflows
+    gpus: int = 0  # that the machine has
+    root_setting: str = ""  # what sets the model root, as a message names it
+    thread_s: float = 5.0  # for a thread whose load is given up
     in_thread: InThread = run_in_daemon_thread
 
 
 class _Archive(NamedTuple):
-    """What was read. identity: tells it from another archive."""
+    """What was read."""
 
     repository: ModelRepository
     graph: ExecutorGraph | None
-    identity: str
+    identity: str  # tells it from another archive
 
     def with_unusable(self, reasons: Mapping[str, str]) -> _Archive:
         """What is known once these workflows have turned out unusable."""
@@ -359,11 +354,11 @@ def _namespace(name: str) -> Namespace:
 
 
 class _ConfigFacts(NamedTuple):
-    """places, most_places: that it has in tritonserver. fails_in_part: at a part of the outputs."""
+    """What only the configs say of a plan."""
 
-    places: int
+    places: int  # in tritonserver, at least
     most_places: int | None
-    fails_in_part: bool
+    fails_in_part: bool  # at a part of the outputs
 
 
 def _read_configs(serving_plan: ServingPlan, gpus: int) -> _ConfigFacts:

@@ -62,30 +62,23 @@ MOST_FAILURES = 20
 
 @dataclass
 class Model:
-    """One SageMaker model. generation counts how often its Triton models were loaded again.
-
-    lost: the Triton models of this generation whose stubs died, as requests found. stubs: those of
-    its Triton models once it was loaded; none for a model that calls no others by name. archive:
-    the identity of what it is loaded from. queue: who waits for it.
-    in_flight: invocations that somebody still wants. answers_large: whether its last answer in JSON
-    was one worth translating. fails_in_part: as its plan says, which parses configs for it.
-    failures: at how many requests it failed since it answered one; as if at many where it has
-    answered none.
-    """
+    """One SageMaker model."""
 
     name: str
     url: str
     state: State = State.LOADING
     plan: ServingPlan | None = None
-    generation: int = 0
-    in_flight: int = 0
-    answers_large: bool = False
-    fails_in_part: bool = False
+    generation: int = 0  # how often its Triton models were loaded again
+    in_flight: int = 0  # invocations that somebody still wants
+    answers_large: bool = False  # its last answer in JSON was worth translating
+    fails_in_part: bool = False  # as its plan says, which parses configs for it
+    #: At how many requests it failed since it answered one; as if at many where it answered none.
     failures: int = MOST_FAILURES
     _reload_error: ServeError | None = None
-    lost: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()  # Triton models of this generation whose stubs died
+    #: Those of its Triton models once it was loaded; none for a model that calls no others by name.
     stubs: frozenset[Stub] = frozenset()
-    archive: str = ""
+    archive: str = ""  # the identity of what it is loaded from
     queue: RequestQueue = field(default_factory=lambda: RequestQueues().queue(""))
     _changed: asyncio.Event | None = None
 

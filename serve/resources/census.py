@@ -38,16 +38,13 @@ _PREFIX = "shm-region-prefix-name="
 
 @dataclass(frozen=True)
 class Held:
-    """What processes hold. memory: bytes now, region included; peak: the most that it was.
+    """What processes hold."""
 
-    processes: how many stubs; tasks: how many threads they have, children's included.
-    """
-
-    memory: int = 0
-    peak: int = 0
+    memory: int = 0  # bytes now, the region included
+    peak: int = 0  # the most bytes that it was
     region: int = 0
-    processes: int = 0
-    tasks: int = 0
+    processes: int = 0  # stubs
+    tasks: int = 0  # threads of these, children's included
 
     def __add__(self, other: Held) -> Held:
         return Held(
@@ -61,17 +58,15 @@ class Held:
 
 @dataclass(frozen=True)
 class Census:
-    """Triton name -> what its stubs hold. server: tritonserver's own, without stubs; its pid.
+    """What tritonserver and its stubs hold."""
 
-    pids: of each model's stubs and what they have started.
-    abandoned: bytes of tritonserver's regions in /dev/shm that no stub uses. While nothing is being
-    loaded they are those of stubs that died, which some versions keep for as long as they live.
-    """
-
-    models: Mapping[str, Held] = field(default_factory=dict)
-    server: Held = Held()
-    pid: int | None = None
+    models: Mapping[str, Held] = field(default_factory=dict)  # of stubs, by the Triton model
+    server: Held = Held()  # tritonserver's own, without stubs
+    pid: int | None = None  # tritonserver's
+    #: Bytes of tritonserver's regions in /dev/shm that no stub uses. While nothing is being loaded
+    #: they are those of stubs that died, which some versions keep for as long as they live.
     abandoned: int = 0
+    #: Of each model's stubs and what they have started.
     pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 

@@ -92,15 +92,12 @@ class StubSettings:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected, and why that is: the end of a sentence.
-
-    doubt: how many times as much memory it may well turn out to be. on_gpus: why of GPUs.
-    """
+    """What is expected, and why."""
 
     amounts: Amounts
-    why: str
-    doubt: int = 1
-    on_gpus: str = ""
+    why: str  # the end of a sentence
+    doubt: int = 1  # how many times as much memory it may well turn out to be
+    on_gpus: str = ""  # why, of GPUs
 
     def why_of(self, resource: Resource) -> str:
         """Why so much of this resource is expected."""
@@ -109,28 +106,21 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a load was seen to take. held: by Triton model; models in tritonserver have nothing.
+    """What a load was seen to take."""
 
-    in_server: bytes that tritonserver itself grew by, None where other loads ran beside. gpus:
-    bytes of each GPU, None likewise.
-    """
-
-    held: Mapping[str, Held]
-    in_server: int | None = None
-    gpus: Mapping[int, int] | None = None
+    held: Mapping[str, Held]  # by the Triton model; models in tritonserver have nothing
+    in_server: int | None = None  # bytes that tritonserver grew by; None beside other loads
+    gpus: Mapping[int, int] | None = None  # bytes of each GPU; None beside other loads
 
 
 @dataclass(frozen=True)
 class _Archive:
-    """load: the most that stubs held at its last loads; service: the most later. Bytes, numbers.
+    """What an archive's loads took, in bytes and numbers."""
 
-    gpus: None while other loads ran beside each of its own.
-    """
-
-    load: Held
-    service: int
+    load: Held  # the most that stubs held at its last loads
+    service: int  # the most later
     in_server: int
-    gpus: Mapping[int, int] | None
+    gpus: Mapping[int, int] | None  # None while other loads ran beside each of its own
 
 
 class Footprints:

@@ -1,4 +1,4 @@
-"""What is free of what models are made of: memory, /dev/shm, descriptors, processes.
+"""How much is free of what models take: memory, /dev/shm, descriptors, processes.
 
 Read from the kernel, since nothing else knows all processes. A file that is absent, or vanishes
 while it is read, bounds nothing: what is not known never refuses a load. All of it takes about a

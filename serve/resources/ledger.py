@@ -24,23 +24,18 @@ _HALF_LIFE_S = 300.0
 
 @dataclass
 class Entry:
-    """A model that is being loaded, or was. Seconds of a clock that only goes forward.
-
-    loaded_at: None while it is being loaded. stubs: how many it had then; server: tritonserver's
-    process then; generation: which of its loads that was. alone: no other load ran beside its own.
-    lost: it is to be loaded again. told: what its load took is known, or will not be.
-    """
+    """A model that is being loaded, or was."""
 
     name: str
     demand: Demand
     forecast: Forecast
-    alone: bool = True
-    loaded_at: float | None = None
-    stubs: int = 0
-    server: int | None = None
-    generation: int = 0
-    lost: bool = False
-    told: bool = False
+    alone: bool = True  # no other load ran beside its own
+    loaded_at: float | None = None  # by a clock that only goes forward; None: it is being loaded
+    stubs: int = 0  # how many it had then
+    server: int | None = None  # tritonserver's process then
+    generation: int = 0  # which of the model's loads it was
+    lost: bool = False  # it is to be loaded again
+    told: bool = False  # what its load took is known, or will not be
 
     def held(self, census: Census) -> Held:
         """What its stubs hold."""

@@ -11,32 +11,24 @@ CALLER_LEFT = 499
 
 @dataclass(slots=True)
 class InvocationRecord:
-    """Filled while an invocation goes its way. Times in seconds, sizes in bytes.
-
-    target_model: the archive's name, as the platform says it. sentence: why it was refused. began:
-    by time.monotonic. seconds: until its answer was there, or until the end of one that streams.
-    waiting_s: for a place in tritonserver; translating_s: of the request and of the answer;
-    triton_s: from the first try to the last answer, with a reload between them; triton_began: by
-    time.monotonic, 0 where nothing was sent. cold: whether its model was loaded again for it.
-    headers: as the caller sent them, names in lower case. trace: what the tracer keeps of it.
-    """
+    """Filled while an invocation goes its way. Times in seconds, sizes in bytes."""
 
     model_name: str
-    target_model: str = ""
+    target_model: str = ""  # the archive's name, as the platform says it
     status: int = 0
-    sentence: str = ""
-    began: float = 0.0
-    seconds: float = 0.0
-    waiting_s: float = 0.0
-    translating_s: float = 0.0
-    triton_s: float = 0.0
-    triton_began: float = 0.0
+    sentence: str = ""  # why it was refused
+    began: float = 0.0  # by time.monotonic
+    seconds: float = 0.0  # until its answer was there, or until the end of one that streams
+    waiting_s: float = 0.0  # for a place in tritonserver
+    translating_s: float = 0.0  # of the request and of the answer
+    triton_s: float = 0.0  # from the first try to the last answer, with a reload between them
+    triton_began: float = 0.0  # by time.monotonic; 0 where nothing was sent
     request_bytes: int = 0
     answer_bytes: int = 0
-    cold: bool = False
-    headers: Iterable[tuple[bytes, bytes]] = ()
+    cold: bool = False  # its model was loaded again for it
+    headers: Iterable[tuple[bytes, bytes]] = ()  # the caller's, names in lower case
     trace_id: str = ""
-    trace: object = None
+    trace: object = None  # what the tracer keeps of it
 
 
 def target_model(headers: Iterable[tuple[bytes, bytes]]) -> str:

@@ -26,19 +26,16 @@ class Stage:
 
 @dataclass
 class LoadRecord:
-    """Filled while a load goes its way. result: loaded, refused or failed.
-
-    under_way: the stage that was begun last.
-    """
+    """Filled while a load goes its way."""
 
     model_name: str
     target_model: str = ""
     began: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     stages: list[Stage] = field(default_factory=list)
-    result: str = ""
+    result: str = ""  # loaded, refused or failed
     sentence: str = ""
-    under_way: str = ""
+    under_way: str = ""  # the stage that was begun last
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

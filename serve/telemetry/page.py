@@ -17,15 +17,11 @@ from serve.telemetry.triton_page import rename_models
 
 @dataclass(frozen=True)
 class Sources:
-    """What a page asks for. numbers: of the models; those in flight name all that are loaded.
+    """What a page asks for."""
 
-    machine: gauges, refreshed. triton: tritonserver's own page, empty where there is none; within
-    bounded time.
-    """
-
-    numbers: Callable[[], ModelNumbers]
-    machine: Callable[[], Awaitable[CollectorRegistry]]
-    triton: Callable[[], Awaitable[str]]
+    numbers: Callable[[], ModelNumbers]  # those in flight name all models that are loaded
+    machine: Callable[[], Awaitable[CollectorRegistry]]  # gauges, refreshed
+    triton: Callable[[], Awaitable[str]]  # tritonserver's own page, in bounded time; may be empty
 
 
 class MetricsPage:

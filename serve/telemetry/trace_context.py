@@ -27,12 +27,12 @@ _Headers = Iterable[tuple[bytes, bytes]]
 
 @dataclass(frozen=True)
 class TraceContext:
-    """A caller's span. flags: W3C's, 1 for sampled. state: the tracestate as it came."""
+    """A caller's span."""
 
     trace_id: int
     span_id: int
-    flags: int
-    state: str = ""
+    flags: int  # W3C's, 1 for sampled
+    state: str = ""  # the tracestate as it came
 
 
 def read_context(headers: _Headers) -> TraceContext | None:

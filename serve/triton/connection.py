@@ -42,17 +42,13 @@ Grown = Callable[[int], int]
 
 @dataclass
 class Answer:
-    """An HTTP answer; the body in the pieces it came in. Header names are lower case.
-
-    cut: it is no 200, and had more than MOST_OF_ERROR bytes. rest: what has not come yet of one
-    that streams.
-    """
+    """An HTTP answer. Header names are lower case."""
 
     status: int = 0
     headers: Headers = field(default_factory=list)
-    body: deque[bytes] = field(default_factory=deque)
-    cut: bool = False
-    rest: AnswerStream | None = None
+    body: deque[bytes] = field(default_factory=deque)  # in the pieces it came in
+    cut: bool = False  # it is no 200, and had more than MOST_OF_ERROR bytes
+    rest: AnswerStream | None = None  # what has not come yet of one that streams
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of that (lower-case) name."""

@@ -51,25 +51,21 @@ Processes = frozenset[Stub | Descendant]
 
 @dataclass(frozen=True)
 class Reloaded:
-    """stubs: of the Triton models now. left: those of older generations, to be ended."""
+    """A model that was loaded again."""
 
-    stubs: frozenset[Stub]
-    left: Processes
+    stubs: frozenset[Stub]  # of the Triton models now
+    left: Processes  # those of older generations, to be ended
 
 
 @dataclass(frozen=True)
 class HostingSettings:
-    """How the system is looked at, and how long it is waited for, in seconds.
+    """How the system is looked at, and how long it is waited for, in seconds."""
 
-    denied: what the kernel has denied so far. denied_s, denied_look_s: Loading's. probe_s:
-    Unloading's. patience: with processes that are to end.
-    """
-
-    denied: Callable[[], Denials] = denials
-    denied_s: float = DENIED_S
-    denied_look_s: float = LOOK_S
-    probe_s: float = PROBE_S
-    patience: Patience = PATIENCE
+    denied: Callable[[], Denials] = denials  # what the kernel has denied so far
+    denied_s: float = DENIED_S  # Loading's
+    denied_look_s: float = LOOK_S  # Loading's
+    probe_s: float = PROBE_S  # Unloading's
+    patience: Patience = PATIENCE  # with processes that are to end
     find_stubs: Callable[[Path, Collection[str]], frozenset[Stub]] = find_stubs
     end_stubs: Callable[[Processes, Patience], Awaitable[None]] = end_stubs
     in_thread: InThread = run_in_daemon_thread

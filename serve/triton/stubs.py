@@ -1,4 +1,4 @@
-"""Which python stubs run, and the end of those that tritonserver keeps for nobody.
+"""Finds python stubs, and ends those that tritonserver keeps for nobody.
 
 And of what they have started, which would live on: it becomes the container's own child when its
 parent ends. Told by parents' ids, so it is looked for while the stub lives. Not found is whoever's
@@ -82,16 +82,14 @@ class Descendant:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long those are waited for that are to end, in seconds.
+    """How long processes are waited for that are to end, in seconds."""
 
-    ending_s: stubs of unloaded models, by themselves. Those of a model that was loaded again end
-    beside those of the newer one; up to 0.3 s after them was seen. killed_s: one that was killed.
-    alone_s: what a stub had started, by itself after it. Some clear up when they see that they are
-    alone, as the tracker of multiprocessing does with shared memory.
-    """
-
+    #: Stubs of unloaded models, by themselves. Those of a model that was loaded again end beside
+    #: those of the newer one; up to 0.3 s after them was seen.
     ending_s: float = 3.0
     killed_s: float = 5.0
+    #: What a stub had started, by itself after it. Some clear up when they see that they are alone,
+    #: as the tracker of multiprocessing does with shared memory.
     alone_s: float = 1.0
 
 

@@ -151,18 +151,15 @@ class Judgement:
 
 @dataclass(frozen=True)
 class BookEntry:
-    """A suspect, a culprit, or a work that was lost sight of. until: of the clock, in seconds.
-
-    deaths: at how many it was there. certain: not only perhaps. It holds no body of a request.
-    """
+    """A suspect, a culprit, or a work that was lost sight of. It holds no body of a request."""
 
     key: bytes
     mark: object
     what: str
-    until: float
+    until: float  # of the clock, in seconds
     refused_s: float
-    deaths: int = 1
-    certain: bool = True
+    deaths: int = 1  # at how many it was there
+    certain: bool = True  # not only perhaps
 
 
 class Book:

@@ -58,14 +58,12 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True)
 class BinaryRequest:
-    """The request's JSON part and its tensors, in the order of the inputs.
-
-    in_json: the outputs that come back as binary tensors and that the caller wants in JSON; None
-    for every output.
-    """
+    """The request's JSON part and its tensors, in the order of the inputs."""
 
     head: bytes
     tensors: list[bytes]
+    #: The outputs that come back as binary tensors and that the caller wants in JSON; None for
+    #: every output.
     in_json: frozenset[str] | None
 
 

@@ -21,16 +21,12 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class GivenInput(NamedTuple):
-    """One input of a request that has been checked (envelope).
-
-    elements: how many its shape has. span: where its data, a list, start and end in the text; None
-    where binary_size bytes behind the text are its data.
-    """
+    """One input of a request that has been checked (request_checks)."""
 
     datatype: str
-    elements: int
-    span: tuple[int, int] | None
-    binary_size: int
+    elements: int  # how many its shape has
+    span: tuple[int, int] | None  # of its data, a list, in the text; None where they are binary
+    binary_size: int  # bytes of its data behind the text
 
     @property
     def is_moved(self) -> bool:

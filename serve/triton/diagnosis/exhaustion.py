@@ -1,4 +1,4 @@
-"""Does a message mean that a resource is lacking, so that unloading models would help (507)?
+"""Whether a message means that a resource is lacking, so that unloading models would help: 507.
 
 tritonserver has no status for it: on 2.35 nearly every error is a 400, and a load that was refused
 for GPU memory is a 400 on every version, so the words decide. Each phrase has been seen, or stands

@@ -19,14 +19,11 @@ from serve.triton.diagnosis.model_errors import make_one_sentence
 
 @dataclass(frozen=True)
 class ModelsSide:
-    """What models run with, for messages. python: which one, and how another one is set, in words.
+    """What models run with, for messages."""
 
-    backends: those that there are, none where they are not known. unread: why tritonserver could
-    not read a model's config, by the Triton model's name; its log alone says so.
-    """
-
-    python: str = "the Python that runs models"
-    backends: tuple[str, ...] = ()
+    python: str = "the Python that runs models"  # which one, and how another one is set
+    backends: tuple[str, ...] = ()  # those that there are; none where they are not known
+    #: Why tritonserver could not read a model's config, by its Triton name; its log alone says so.
     unread: Callable[[str], str] = lambda _: ""
 
 

@@ -42,10 +42,10 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True)
 class Explanation:
-    """said: the sentence for the caller. logged: the same without his values; empty for none."""
+    """What is wrong with a request."""
 
-    said: str
-    logged: str = ""
+    said: str  # the sentence for the caller
+    logged: str = ""  # the same without his values; empty for none
 
 
 def explain_refusal(

@@ -196,16 +196,12 @@ _LONGEST_ESCAPE = 6
 
 @dataclass(frozen=True)
 class Refusal:
-    """An inference that was not carried out, and whose fault that is.
-
-    cut: the message had more words than are kept. logged: the message for the log, where that is to
-    be another one.
-    """
+    """An inference that was not carried out, and whose fault that is."""
 
     verdict: Verdict
     message: str
-    cut: bool = False
-    logged: str = ""
+    cut: bool = False  # the message had more words than are kept
+    logged: str = ""  # the message for the log, where that is to be another one
 
 
 def read_refusal(

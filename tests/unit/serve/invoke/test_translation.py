@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from serve.errors import CallerError, InvocationFailed
-from serve.invoke.envelope import check_request
 from serve.invoke.json.binary_request import BinaryRequest
 from serve.invoke.json.tensor_json import Steps
 from serve.invoke.pace import Pace
+from serve.invoke.request_checks import check_request
 from serve.invoke.translation import FairLock, Translation, TurnLate, stepwise
 from serve.invoke.triton_request import TritonRequest
 from serve.models.registry import Model

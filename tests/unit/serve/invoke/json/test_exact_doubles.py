@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.invoke.envelope import check_request
 from serve.invoke.json.exact_doubles import read_exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
+from serve.invoke.request_checks import check_request
 
 _DOUBLES = [0.8444218515250481, -1.7976931348623157e308, 5e-324, 3.0]
 

@@ -1,4 +1,4 @@
-"""An inference request is read here before tritonserver sees it. No I/O.
+"""Checks an inference request before tritonserver sees it. No I/O.
 
 tritonserver believes what a request says of itself. A shape that the data do not have makes it take
 the memory of that shape, or overflow; deep nesting ends its stack; either kills it, and with it the
@@ -69,16 +69,15 @@ _LENGTHS_AT_ONCE = 1000
 
 
 class Checked(NamedTuple):
-    """What is left to do with a request that tritonserver may be given.
+    """What is left to do with a request that tritonserver may be given."""
 
-    strings: (start, end, elements) of each binary tensor of strings, start and end counted from the
-    first byte behind the text: for check_strings. with_doubles: all inputs, where JSON has FP64 in
-    it: for read_exact_doubles; else none. written: the request with its FP64 as binary tensors,
-    JSON first, where that is done already: of one that is plain and short.
-    """
-
+    #: For check_strings: (start, end, elements) of each binary tensor of strings, counted from the
+    #: first byte behind the text.
     strings: tuple[tuple[int, int, int], ...] = ()
+    #: For read_exact_doubles: all inputs, where JSON has FP64 in it; else none.
     with_doubles: tuple[GivenInput, ...] = ()
+    #: The request with its FP64 as binary tensors, JSON first, where that is done already: of one
+    #: that is plain and short.
     written: tuple[bytes, ...] = ()
 
     @property

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.errors import BadRequest, BodyTooLarge, CallerError
-from serve.invoke.envelope import (
+from serve.invoke.request_checks import (
     Checked,
     check_object,
     check_request,
