@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from examples.hundreds.traffic import Asked
-from merlin_simulator.replay.load import Look
+from merlin_simulator.replay.load import ObservedState
 from merlin_simulator.replay.observing import Event, Observer
 
 #: Why a model left the memory while its instance stayed.
@@ -19,7 +19,7 @@ class Day:
     """asked: by when they were sent; looks: the endpoint each second; both since the begin."""
 
     asked: Sequence[Asked]
-    looks: Sequence[Look]
+    looks: Sequence[ObservedState]
     cold: frozenset[str]
     evicted_at: Sequence[float]
     seconds: float
@@ -57,12 +57,12 @@ def _at(event: Event) -> float:
     return float(event["at"])
 
 
-def count_instances(look: Look) -> int:
+def count_instances(look: ObservedState) -> int:
     """Those that take requests."""
     return sum(it["state"] == "in service" for it in look.state["instances"])
 
 
-def count_loaded(look: Look) -> int:
+def count_loaded(look: ObservedState) -> int:
     """Models in the memory of all instances; one in two instances counts twice."""
     models = (model for it in look.state["instances"] for model in it["models"])
     return sum(model["state"] == "loaded" for model in models)

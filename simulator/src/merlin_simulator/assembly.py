@@ -26,7 +26,7 @@ from merlin_simulator.runners.supervision import SupervisedInstance
 from merlin_simulator.watch.events import EventLog
 
 if TYPE_CHECKING:
-    from merlin_simulator.control.production import VariantSpec
+    from merlin_simulator.control.variant_deployer import VariantSpec
     from merlin_simulator.runners.images import ImageRequest, Images
 
 #: Where a container finds its models, and its only one: AWS, "Use your own inference code".
@@ -62,13 +62,13 @@ def assemble(
     name = spec.endpoint_name
     variant = Variant(name, multi_model, store.description, spec.rules, log)
     endpoint = Endpoint(name, [Share(variant)], log)
-    parts = Parts(spec, store, log, spec.container, spec.docker_socket)
+    factory = InstanceFactory(spec, store, log, spec.container, spec.docker_socket)
     if spec.attachments:
         return endpoint, [
-            AttachedInstances(attachment, parts.attached, variant, spec.rules)
+            AttachedInstances(attachment, factory.attached, variant, spec.rules)
             for attachment in spec.attachments
         ]
-    fleet = Fleet(variant, parts.process, _names(), _leave_there)
+    fleet = Fleet(variant, factory.process, _names(), _leave_there)
     return endpoint, [FixedFleet(fleet, spec.instances)]
 
 
@@ -98,7 +98,7 @@ class FixedFleet:
 
 
 @dataclass(frozen=True)
-class Parts:
+class InstanceFactory:
     """What instances are made of."""
 
     spec: EndpointSpec | VariantSpec
@@ -147,7 +147,7 @@ class Parts:
         given_up: Callable[[], bool],
     ) -> SupervisedInstance:
         """A container of a Docker engine; it listens where SageMaker's do."""
-        from merlin_simulator.runners.containers import DockerLauncher, Place
+        from merlin_simulator.runners.containers import ContainerSetup, DockerLauncher
 
         spec, root = self.spec, (self.spec.work_dir / name / "models").absolute()
         multi_model = spec.single_model is None
@@ -158,7 +158,7 @@ class Parts:
             folders, mode = {str(MULTI_MODEL_ROOT): root}, _MULTI_MODEL
         else:
             folders, mode = {str(SINGLE_MODEL_ROOT): self._single_model(disk, given_up)}, {}
-        place = Place(
+        setup = ContainerSetup(
             spec.endpoint_name,
             instance_type,
             spec.budget.memory,
@@ -166,7 +166,7 @@ class Parts:
             folders,
         )
         launcher = DockerLauncher(
-            images, request, place, (spec.work_dir / f"{name}.log").absolute()
+            images, request, setup, (spec.work_dir / f"{name}.log").absolute()
         )
         return SupervisedInstance(instance, launcher, spec.rules, multi_model)
 

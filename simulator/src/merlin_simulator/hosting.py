@@ -200,7 +200,7 @@ _LOOK_S = 0.05
 _REPLACED_AFTER_S = 2.0
 
 
-class Machine(Protocol):
+class InstanceRunner(Protocol):
     """Keeps the container of one instance going; see runners."""
 
     instance: Instance
@@ -213,15 +213,15 @@ class Machine(Protocol):
 
 
 @dataclass
-class _Place:
-    machine: Machine
+class _RunningInstance:
+    runner: InstanceRunner
     running: asyncio.Task[None]
 
 
 class Fleet:
     """Keeps a variant at a number of instances.
 
-    make: makes the machine of a new instance by its name; it may block, and may raise
+    make: makes the runner of a new instance by its name; it may block, and may raise
     SimulatorError, as it does soon once the other argument says that nobody wants it any more.
     names: of instances; none comes twice at an endpoint. forget: removes what an instance that is
     gone has on the disk; it may block.
@@ -230,13 +230,13 @@ class Fleet:
     def __init__(
         self,
         variant: Variant,
-        make: Callable[[str, Callable[[], bool]], Machine],
+        make: Callable[[str, Callable[[], bool]], InstanceRunner],
         names: Iterator[str],
         forget: Callable[[str], None],
     ) -> None:
         self.variant, self.desired = variant, 0
         self._make, self._names, self._forget = make, names, forget
-        self._places: dict[str, _Place] = {}
+        self._running: dict[str, _RunningInstance] = {}
         self._failure: SimulatorError | None = None
         self._changing = asyncio.Lock()
         self._leaving: set[asyncio.Task[None]] = set()
@@ -245,7 +245,7 @@ class Fleet:
     @property
     def in_service(self) -> int:
         """Instances that take requests now."""
-        states = (place.machine.instance.state for place in self._places.values())
+        states = (entry.runner.instance.state for entry in self._running.values())
         return sum(state is InstanceState.IN_SERVICE for state in states)
 
     async def scale(self, count: int) -> None:
@@ -268,7 +268,7 @@ class Fleet:
             self._end_replacing()
             await asyncio.wait(set(self._replacing))
         self.desired = 0
-        for name in list(self._places):
+        for name in list(self._running):
             self._leave(name)
         while self._leaving:
             await asyncio.wait(set(self._leaving))
@@ -279,7 +279,7 @@ class Fleet:
             before, came = self.desired, list[str]()
             self.desired, self._failure = before if count is None else count, None
             try:
-                self._shed(len(self._places) - self.desired)
+                self._shed(len(self._running) - self.desired)
                 await self._fill(came)
             except BaseException:
                 self.desired = before
@@ -290,7 +290,7 @@ class Fleet:
     async def _fill(self, came: list[str]) -> None:
         """Until all that are wanted are in service; came gets the names of those that are new."""
         while self._failure is None:
-            if len(self._places) < self.desired:
+            if len(self._running) < self.desired:
                 came.append(await self._add())
             elif self.in_service >= self.desired:
                 return
@@ -303,22 +303,22 @@ class Fleet:
         given_up = threading.Event()
         making = asyncio.ensure_future(run_in_thread(lambda: self._make(name, given_up.is_set)))
         try:
-            machine = await asyncio.shield(making)
+            runner = await asyncio.shield(making)
         except BaseException:
             # Its thread ends soon, and until then it may write to the instance's folder.
             given_up.set()
             self._keep_until_done(self._drop(name, making))
             raise
-        self.variant.join(machine.instance)
-        running = asyncio.create_task(machine.run())
-        self._places[name] = _Place(machine, running)
+        self.variant.join(runner.instance)
+        running = asyncio.create_task(runner.run())
+        self._running[name] = _RunningInstance(runner, running)
         running.add_done_callback(lambda task: self._ended(name, task))
         return name
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """Its machine has given it up: it leaves, and whoever fills the places sees to another."""
+        """The runner gave the instance up: it leaves, and another one is made."""
         error = None if task.cancelled() else task.exception()
-        if task.cancelled() or name not in self._places:
+        if task.cancelled() or name not in self._running:
             return
         if isinstance(error, SimulatorError):
             self._failure = error
@@ -330,7 +330,7 @@ class Fleet:
 
     def _replace_missing(self) -> None:
         """Where instances lack, others come."""
-        if len(self._places) < self.desired:
+        if len(self._running) < self.desired:
             replacing = asyncio.create_task(self._replace())
             self._replacing.add(replacing)
             replacing.add_done_callback(self._replacing.discard)
@@ -341,7 +341,7 @@ class Fleet:
 
     async def _replace(self) -> None:
         """Tries for ever: the variant is wanted with as many."""
-        while len(self._places) < self.desired:
+        while len(self._running) < self.desired:
             await asyncio.sleep(_REPLACED_AFTER_S)
             with suppress(SimulatorError):
                 await self._scale_to(None)
@@ -349,16 +349,16 @@ class Fleet:
     def _shed(self, count: int) -> None:
         """Those leave first that are not in service, then the youngest."""
         names = sorted(
-            self._places,
+            self._running,
             key=lambda name: (
-                self._places[name].machine.instance.state is InstanceState.IN_SERVICE,
-                -list(self._places).index(name),
+                self._running[name].runner.instance.state is InstanceState.IN_SERVICE,
+                -list(self._running).index(name),
             ),
         )
         for name in names[: max(0, count)]:
             self._leave(name)
 
-    async def _drop(self, name: str, making: asyncio.Future[Machine]) -> None:
+    async def _drop(self, name: str, making: asyncio.Future[InstanceRunner]) -> None:
         """An instance that nobody wants any more, or that was not made; it never started."""
         await asyncio.wait({making})
         if making.exception() is None:
@@ -372,26 +372,26 @@ class Fleet:
         leaving.add_done_callback(self._leaving.discard)
 
     def _leave(self, name: str) -> None:
-        place = self._places.pop(name, None)
-        if place is None:
+        entry = self._running.pop(name, None)
+        if entry is None:
             return
-        place.machine.instance.stop()
-        self._keep_until_done(self._release(place))
+        entry.runner.instance.stop()
+        self._keep_until_done(self._release(entry))
 
-    async def _release(self, place: _Place) -> None:
+    async def _release(self, entry: _RunningInstance) -> None:
         """Its requests end in their own time, then its container, then its connections."""
-        instance, rules = place.machine.instance, self.variant.rules
+        instance, rules = entry.runner.instance, self.variant.rules
         # The last request may wait for its model before it waits for its answer.
         longest_s = rules.cold_wait_s + rules.invoke_timeout_s
         await instance.wait_until_idle(longest_s)
         try:
             await instance.holdings.stop()
-            await place.machine.stop()
+            await entry.runner.stop()
         except Exception:
             _logger.exception("the container of %s did not end as it should", instance.name)
         finally:
-            place.running.cancel()
-            await asyncio.wait({place.running})
+            entry.running.cancel()
+            await asyncio.wait({entry.running})
             self.variant.leave(instance.name)
             await instance.close()
             await run_in_thread(lambda: self._forget(instance.name))

@@ -90,7 +90,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class RoutableInstance:
     """An instance in service, seen from one target model.
 
     coming: the model is being brought there. memory is used/limit, None: not known.
@@ -113,7 +113,7 @@ class Route:
     copy_to: str | None = None
 
 
-def route(candidates: Sequence[Candidate], busy_at: int) -> Route | None:
+def route(candidates: Sequence[RoutableInstance], busy_at: int) -> Route | None:
     """Where a request goes; None without an instance in service."""
     loaded = [candidate for candidate in candidates if candidate.loaded]
     coming = [candidate for candidate in candidates if candidate.coming and not candidate.loaded]
@@ -130,7 +130,7 @@ def route(candidates: Sequence[Candidate], busy_at: int) -> Route | None:
     return Route(least_busy.name)
 
 
-def route_alike(candidates: Sequence[Candidate]) -> Route | None:
+def route_alike(candidates: Sequence[RoutableInstance]) -> Route | None:
     """Where a request goes at a single-model endpoint, whose instances have all the same.
 
     The least busy one, and any of those: AWS takes any by default ("RoutingStrategy").
@@ -141,6 +141,6 @@ def route_alike(candidates: Sequence[Candidate]) -> Route | None:
     return Route(random.choice([one for one in candidates if one.in_flight == least]).name)
 
 
-def _emptiness(candidate: Candidate) -> tuple[float, int, int, str]:
+def _emptiness(candidate: RoutableInstance) -> tuple[float, int, int, str]:
     """Most free memory first, then fewest models and requests; the name makes it a fixed choice."""
     return (candidate.memory or 0.0, candidate.models, candidate.in_flight, candidate.name)

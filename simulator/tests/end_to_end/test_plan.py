@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from simulator.tests.planning.comparing import compare
+from simulator.tests.plan_accuracy.comparing import compare
 from tests.support.container import ROOT
 
 PLAN = """\

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merlin_simulator.rules import Candidate, Route, route, route_alike
+from merlin_simulator.rules import RoutableInstance, Route, route, route_alike
 
 
-def _candidate(name: str, **facts: object) -> Candidate:
+def _candidate(name: str, **facts: object) -> RoutableInstance:
     plain: dict[str, object] = {
         "loaded": False,
         "coming": False,
@@ -18,7 +18,7 @@ def _candidate(name: str, **facts: object) -> Candidate:
         "models": 0,
         "memory": None,
     }
-    return Candidate(name, **{**plain, **facts})  # type: ignore[arg-type]
+    return RoutableInstance(name, **{**plain, **facts})  # type: ignore[arg-type]
 
 
 HOLDER = _candidate("a", loaded=True, model_in_flight=3)
@@ -49,14 +49,14 @@ BUSY = _candidate("a", loaded=True, model_in_flight=4)
         ([_candidate("a"), _candidate("b", coming=True, models=9)], Route("b")),
     ],
 )
-def test_which_instance_answers(candidates: list[Candidate], chosen: Route | None) -> None:
+def test_which_instance_answers(candidates: list[RoutableInstance], chosen: Route | None) -> None:
     assert route(candidates, busy_at=4) == chosen
 
 
 @given(
     st.lists(
         st.builds(
-            Candidate,
+            RoutableInstance,
             st.sampled_from("abcdef"),
             st.booleans(),
             st.booleans(),
@@ -69,7 +69,7 @@ def test_which_instance_answers(candidates: list[Candidate], chosen: Route | Non
     ),
     st.integers(1, 9),
 )
-def test_a_route_keeps_its_promises(candidates: list[Candidate], busy_at: int) -> None:
+def test_a_route_keeps_its_promises(candidates: list[RoutableInstance], busy_at: int) -> None:
     """A holder is asked where there is one; a copy goes to an instance without the model."""
     chosen = route(candidates, busy_at)
     assert (chosen is None) == (not candidates)

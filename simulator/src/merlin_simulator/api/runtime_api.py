@@ -31,8 +31,8 @@ from merlin_simulator.api.wire import (
     MEDIA_TYPE,
     STREAM_FIELDS,
     WHOLE_FIELDS,
-    Endpoint,
     Field,
+    InvocableEndpoint,
     WireError,
     accept,
     exception,
@@ -60,20 +60,20 @@ _WHOLE_ANSWERED = (
 _STREAM_ANSWERED = (_CUSTOM_ATTRIBUTES,)
 
 
-class Endpoints(Protocol):
+class EndpointDirectory(Protocol):
     """Every endpoint that can be invoked. log hears of requests for one that is not there."""
 
     log: EventLog
 
-    def find(self, endpoint_name: str) -> Endpoint:
+    def find(self, endpoint_name: str) -> InvocableEndpoint:
         """Raises EndpointNotFound."""
         ...
 
 
-def make_runtime_routes(endpoints: Endpoints) -> list[Route]:
+def make_runtime_routes(directory: EndpointDirectory) -> list[Route]:
     """Everything under /endpoints/; refused requests are told to the endpoint's log."""
-    whole = _Operation(endpoints, WHOLE_FIELDS, _whole)
-    stream = _Operation(endpoints, STREAM_FIELDS, _stream)
+    whole = _Operation(directory, WHOLE_FIELDS, _whole)
+    stream = _Operation(directory, STREAM_FIELDS, _stream)
     return [
         Route("/endpoints/{name}/invocations", whole, methods=["POST"]),
         Route("/endpoints/{name}/invocations-response-stream", stream, methods=["POST"]),
@@ -95,7 +95,7 @@ def _new_request_id() -> str:
 
 
 @dataclass(frozen=True)
-class _Call:
+class _RuntimeCall:
     request: Request
     request_id: str = field(default_factory=_new_request_id)
     start: float = field(default_factory=time.monotonic)
@@ -105,23 +105,23 @@ class _Call:
 class _Operation:
     """One operation as an ASGI application."""
 
-    endpoints: Endpoints
+    directory: EndpointDirectory
     fields: Mapping[str, Field]
-    answer: Callable[[Endpoint, Invocation], Awaitable[ASGIApp]]
+    answer: Callable[[InvocableEndpoint, Invocation], Awaitable[ASGIApp]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            respond = await self._answered(_Call(Request(scope, receive)))
+            respond = await self._answered(_RuntimeCall(Request(scope, receive)))
         except ClientDisconnect:
             return  # before the body was whole: there is no invocation, and nobody to tell
         await respond(scope, receive, send)
 
-    async def _answered(self, call: _Call) -> ASGIApp:
+    async def _answered(self, call: _RuntimeCall) -> ASGIApp:
         named = call.request.path_params["name"]
         try:
-            endpoint = self.endpoints.find(named)
+            endpoint = self.directory.find(named)
         except EndpointNotFound as error:
-            return _refused(call, error, named, self.endpoints.log)
+            return _refused(call, error, named, self.directory.log)
         try:
             invocation = await self._checked(call, endpoint)
         except SimulatorError as error:
@@ -132,13 +132,15 @@ class _Operation:
             _log_unexpected(error)
             return _error_response(wire_error(error, named), call.request_id)
 
-    async def _checked(self, call: _Call, endpoint: Endpoint) -> Invocation:
+    async def _checked(self, call: _RuntimeCall, endpoint: InvocableEndpoint) -> Invocation:
         headers = call.request.headers.items()
         invocation = accept(self.fields, headers, endpoint, call.request_id)
         return replace(invocation, body=await _body(call, endpoint.rules))
 
 
-def _refused(call: _Call, error: SimulatorError, endpoint_name: str, log: EventLog) -> ASGIApp:
+def _refused(
+    call: _RuntimeCall, error: SimulatorError, endpoint_name: str, log: EventLog
+) -> ASGIApp:
     wire = wire_error(error, endpoint_name)
     log.tell(
         "invocation_failed",
@@ -156,7 +158,7 @@ def _refused(call: _Call, error: SimulatorError, endpoint_name: str, log: EventL
 # -- the body
 
 
-async def _body(call: _Call, rules: Rules) -> bytes:
+async def _body(call: _RuntimeCall, rules: Rules) -> bytes:
     """The whole body; one that is too large is refused as soon as that is known, and not kept."""
     announced = call.request.headers.get("content-length")
     if announced is not None and int(announced) > rules.payload_bytes:
@@ -170,7 +172,7 @@ async def _body(call: _Call, rules: Rules) -> bytes:
         ) from None
 
 
-async def _counted(call: _Call, rules: Rules) -> bytes:
+async def _counted(call: _RuntimeCall, rules: Rules) -> bytes:
     body = bytearray()
     async for chunk in call.request.stream():
         body += chunk
@@ -179,7 +181,7 @@ async def _counted(call: _Call, rules: Rules) -> bytes:
     return bytes(body)
 
 
-def _too_large(call: _Call, rules: Rules) -> InvalidRequest:
+def _too_large(call: _RuntimeCall, rules: Rules) -> InvalidRequest:
     # It begins as SageMaker's (aws/sagemaker-python-sdk#4271).
     return InvalidRequest(
         f"Request {call.request_id} has oversize body: at most {rules.payload_bytes} bytes "
@@ -190,14 +192,14 @@ def _too_large(call: _Call, rules: Rules) -> InvalidRequest:
 # -- the answers
 
 
-async def _whole(endpoint: Endpoint, invocation: Invocation) -> ASGIApp:
+async def _whole(endpoint: InvocableEndpoint, invocation: Invocation) -> ASGIApp:
     answer = await endpoint.invoke(invocation)
     headers = _answered_headers(answer, _WHOLE_ANSWERED, invocation.request_id)
     headers["Content-Type"] = _content_type(answer.headers)
     return Response(answer.body, headers=headers)
 
 
-async def _stream(endpoint: Endpoint, invocation: Invocation) -> ASGIApp:
+async def _stream(endpoint: InvocableEndpoint, invocation: Invocation) -> ASGIApp:
     answer = await endpoint.invoke_stream(invocation)
     headers = _answered_headers(answer, _STREAM_ANSWERED, invocation.request_id)
     headers["Content-Type"] = MEDIA_TYPE

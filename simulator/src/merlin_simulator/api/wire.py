@@ -62,23 +62,23 @@ class StreamError:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _ErrorShape:
     status: int
     name: str
     code: str | None = None
 
 
-_UNEXPECTED = _Kind(500, "InternalFailure")
-_MODEL_ERROR = _Kind(424, "ModelError")
-_UNKNOWN_OPERATION = _Kind(404, "UnknownOperationException")
-_TABLE: Mapping[type, _Kind] = {
-    InvalidRequest: _Kind(400, "ValidationError"),
-    TargetModelRefused: _Kind(400, "ValidationError", "TARGET_MODEL_HEADER_NOT_SUPPORTED"),
-    EndpointNotFound: _Kind(400, "ValidationError"),
-    ArchiveUnavailable: _Kind(400, "ValidationError"),
-    ModelNotReady: _Kind(429, "ModelNotReadyException"),
+_UNEXPECTED = _ErrorShape(500, "InternalFailure")
+_MODEL_ERROR = _ErrorShape(424, "ModelError")
+_UNKNOWN_OPERATION = _ErrorShape(404, "UnknownOperationException")
+_TABLE: Mapping[type, _ErrorShape] = {
+    InvalidRequest: _ErrorShape(400, "ValidationError"),
+    TargetModelRefused: _ErrorShape(400, "ValidationError", "TARGET_MODEL_HEADER_NOT_SUPPORTED"),
+    EndpointNotFound: _ErrorShape(400, "ValidationError"),
+    ArchiveUnavailable: _ErrorShape(400, "ValidationError"),
+    ModelNotReady: _ErrorShape(429, "ModelNotReadyException"),
     ContainerFailed: _MODEL_ERROR,
-    NoInstance: _Kind(503, "ServiceUnavailable"),
+    NoInstance: _ErrorShape(503, "ServiceUnavailable"),
     # Callers of the runtime API never see it: an endpoint without its image is not in service.
     ImageUnavailable: _UNEXPECTED,
     PlatformFailed: _UNEXPECTED,
@@ -112,7 +112,7 @@ def stream_error(error: Exception) -> StreamError:
     return StreamError("ModelStreamError", {"Message": _cut(_original(error)), "ErrorCode": code})
 
 
-def _answered(kind: _Kind, message: str) -> WireError:
+def _answered(kind: _ErrorShape, message: str) -> WireError:
     code = {} if kind.code is None else {"ErrorCode": kind.code}
     return WireError(kind.status, kind.name, {**code, "Message": _cut(message)})
 
@@ -211,7 +211,7 @@ _TARGET_MODEL = "x-amzn-sagemaker-target-model"
 _PASSED_TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 
 
-class Endpoint(Protocol):
+class InvocableEndpoint(Protocol):
     """What is invoked. Both ways raise what errors.py says, and tell of it themselves."""
 
     endpoint_name: str
@@ -295,7 +295,7 @@ STREAM_FIELDS: Mapping[str, Field] = {
 def accept(
     fields: Mapping[str, Field],
     headers: Iterable[tuple[str, str]],
-    endpoint: Endpoint,
+    endpoint: InvocableEndpoint,
     request_id: str,
 ) -> Invocation:
     """Check a request's headers (lower-case names, repeated ones too); its body comes later.
@@ -334,7 +334,7 @@ def _check_form(field: Field, value: str, members: Mapping[str, str]) -> None:
         )
 
 
-def _check_routing(members: Mapping[str, str], endpoint: Endpoint) -> None:
+def _check_routing(members: Mapping[str, str], endpoint: InvocableEndpoint) -> None:
     """The members that choose among what a multi-model endpoint does not have."""
     name, variants = endpoint.endpoint_name, endpoint.variant_names
     variant = members.get("TargetVariant")
@@ -355,7 +355,7 @@ _LACKING: Mapping[str, str] = {
 }
 
 
-def _target_model(named: str | None, endpoint: Endpoint, request_id: str) -> str | None:
+def _target_model(named: str | None, endpoint: InvocableEndpoint, request_id: str) -> str | None:
     if not endpoint.multi_model:
         if named is None:
             return None

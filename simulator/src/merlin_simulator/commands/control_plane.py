@@ -17,17 +17,17 @@ from pathlib import Path
 from merlin_simulator.addresses import make_url
 from merlin_simulator.archives.local_s3 import make_local_client
 from merlin_simulator.archives.stores import ArchiveStore
-from merlin_simulator.assembly import Parts
+from merlin_simulator.assembly import InstanceFactory
 from merlin_simulator.commands.options import DOCKER, HERE, read_rules
 from merlin_simulator.commands.serving import Failures, listen, serve_app
 from merlin_simulator.control.apis import read_service_model
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.moto import running
 from merlin_simulator.control.plane import Plane, Setup
-from merlin_simulator.control.production import MakeMachine, VariantSpec
 from merlin_simulator.control.records import held, newest_time
+from merlin_simulator.control.variant_deployer import MakeRunner, VariantSpec
 from merlin_simulator.errors import InvalidRequest, SimulatorError
-from merlin_simulator.hosting import Machine
+from merlin_simulator.hosting import InstanceRunner
 from merlin_simulator.incoming import Hosts
 from merlin_simulator.runners.processes import find_missing_container
 from merlin_simulator.runners.supervision import kill_leftovers, record_pid
@@ -35,8 +35,8 @@ from merlin_simulator.watch.events import Event, EventLog, make_console, tell_ev
 
 
 @contextmanager
-def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
-    """What makes an instance's machine; afterwards no container of ours is left on an engine.
+def runners(options: argparse.Namespace) -> Iterator[MakeRunner]:
+    """What makes instances' runners; afterwards no container of ours is left on an engine.
 
     Raises InvalidRequest for options that do not go together, PlatformFailed without an engine.
     """
@@ -53,8 +53,8 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
             log: EventLog,
             name: str,
             given_up: Callable[[], bool],
-        ) -> Machine:
-            return Parts(variant, store, log, options.container).process(name, given_up)
+        ) -> InstanceRunner:
+            return InstanceFactory(variant, store, log, options.container).process(name, given_up)
 
         yield start_process
         return
@@ -75,10 +75,10 @@ def machines(options: argparse.Namespace) -> Iterator[MakeMachine]:
         log: EventLog,
         name: str,
         given_up: Callable[[], bool],
-    ) -> Machine:
+    ) -> InstanceRunner:
         request = ImageRequest(variant.image, variant.variant_name, variant.role)
-        parts = Parts(variant, store, log)
-        return parts.contained(name, images, request, variant.instance_type, given_up)
+        factory = InstanceFactory(variant, store, log)
+        return factory.contained(name, images, request, variant.instance_type, given_up)
 
     try:
         if removed := engine.remove_left_behind():
@@ -108,7 +108,7 @@ def play(options: argparse.Namespace) -> int:
             _check_types([*options.memory_of, *options.quota])
             work_dir = _work_dir(options.state, stack)
             url = make_url(options.host, socket.getsockname()[1])
-            make_machine = stack.enter_context(machines(options))
+            make_runner = stack.enter_context(runners(options))
             moto_url = stack.enter_context(running(work_dir / "moto", options.state))
             log = EventLog()
             log.listen(make_console(partial(print, flush=True), options.verbose))
@@ -120,7 +120,7 @@ def play(options: argparse.Namespace) -> int:
                 memory=dict(options.memory_of),
                 quotas=dict(options.quota),
                 clock=Clock(options.time_scale, earliest=_newest(options.state)),
-                make_machine=make_machine,
+                make_runner=make_runner,
                 s3=make_local_client(moto_url),
                 moto_url=moto_url,
                 registry=options.registry,

@@ -13,7 +13,7 @@ from merlin_simulator.commands import arguments
 from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
 
 if TYPE_CHECKING:
-    from merlin_simulator.plans.settings import PlanSettings
+    from merlin_simulator.plan_command.settings import PlanSettings
 
 _EPILOG = """\
 PLAN.toml says what is asked ([demand]), of which archives ([[archives]]), and what may be rented
@@ -72,12 +72,12 @@ def run(options: argparse.Namespace) -> int:
         options.error("--report is of PLAN.toml's candidates; with --like take --json")
     with leaving_at_once():
         # The other commands need not wait for its libraries.
-        from merlin_simulator.plans.files import PlanError, printable
-        from merlin_simulator.plans.plan_toml import read_settings
-        from merlin_simulator.plans.run import plan, plan_like
+        from merlin_simulator.plan_command.files import PlanError, printable
+        from merlin_simulator.plan_command.plan_toml import read_settings
+        from merlin_simulator.plan_command.run import plan, print_simulated_replay
     try:
         if options.like is not None:
-            plan_like(options.like, options.json)
+            print_simulated_replay(options.like, options.json)
             return _GOOD
         settings = _override(read_settings(options.plan), options)
         return _GOOD if plan(settings, options.json, options.report) else _NOT_GOOD
@@ -119,7 +119,7 @@ def _add_overrides(group: argparse._ArgumentGroup) -> None:
 
 
 def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettings:
-    from merlin_simulator.plans.instance_types import find_instance_type, read_prices
+    from merlin_simulator.plan_command.instance_types import find_instance_type, read_prices
 
     demand, goals = settings.demand, settings.goals
     if options.trace:

@@ -59,8 +59,8 @@ def running(scratch: Path, state: Path | None = None) -> Iterator[str]:
     from moto.core.config import default_user_config
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
-    from merlin_simulator.control.kept.application import Application
-    from merlin_simulator.control.kept.s3 import Shelf, stored_on
+    from merlin_simulator.control.persistence.application import Application
+    from merlin_simulator.control.persistence.s3_objects import Shelf, stored_on
 
     # What scripts attach to their roles, AmazonSageMakerFullAccess first of all.
     default_user_config["iam"]["load_aws_managed_policies"] = True

@@ -18,7 +18,7 @@ from merlin_simulator.control.autoscaling.service import Autoscaling
 from merlin_simulator.control.autoscaling.variants import VariantId
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.alarms import Alarms
-from merlin_simulator.control.sagemaker.deployment import ManagedEndpoint, Production
+from merlin_simulator.control.sagemaker.deployment import DeployedVariant, ManagedEndpoint
 from merlin_simulator.control.sagemaker.endpoints import Endpoints
 from merlin_simulator.control.sagemaker.resources import container_of
 from merlin_simulator.instance.instance import Instance
@@ -56,13 +56,13 @@ class _Second:
 
 
 #: When, on the platform; instances in service; requests and errors since the sample before.
-Sample = tuple[float, int, int, int]
+HistoryPoint = tuple[float, int, int, int]
 
 
-class _Course:
+class _EndpointHistory:
     def __init__(self, seconds: int) -> None:
         self.recent: deque[_Second] = deque(maxlen=seconds)
-        self.samples: deque[Sample] = deque(maxlen=_SAMPLES)
+        self.samples: deque[HistoryPoint] = deque(maxlen=_SAMPLES)
         self.requests = self.errors = 0
         self.sampled = (0, 0)
 
@@ -91,14 +91,14 @@ class Rates:
     all_errors: int
 
 
-class Traffic:
+class RequestRates:
     """Of all endpoints, by name. window_s: the platform's seconds that rates are taken from."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seconds = max(_LEAST_S, round(_MINUTE_S / clock.scale))
         self.window_s = self._seconds * clock.scale
-        self._courses: dict[str, _Course] = {}
+        self._histories: dict[str, _EndpointHistory] = {}
 
     def hear(self, endpoint_name: str, event: Event) -> None:
         """An event of an endpoint."""
@@ -113,8 +113,8 @@ class Traffic:
 
     def rates(self, endpoint_name: str) -> Rates:
         """Of the last minute. Of a shorter one than 10 s of this machine: of these 10 s."""
-        course, oldest = self._of(endpoint_name), self._second() - self._seconds
-        recent = [second for second in course.recent if second.number > oldest]
+        history, oldest = self._of(endpoint_name), self._second() - self._seconds
+        recent = [second for second in history.recent if second.number > oldest]
         minutes = self.window_s / _MINUTE_S
         by_variant = Counter[str]()
         for second in recent:
@@ -123,22 +123,22 @@ class Traffic:
             sum(by_variant.values()) / minutes,
             sum(second.errors for second in recent) / minutes,
             {name: count / minutes for name, count in by_variant.items()},
-            course.requests,
-            course.errors,
+            history.requests,
+            history.errors,
         )
 
-    def course(self, endpoint_name: str, since: float) -> list[Sample]:
+    def history(self, endpoint_name: str, since: float) -> list[HistoryPoint]:
         """The samples after that time, oldest first; since: on the platform's clock."""
         return [sample for sample in self._of(endpoint_name).samples if sample[0] > since]
 
     def forget(self, endpoint_name: str) -> None:
         """It is gone."""
-        self._courses.pop(endpoint_name, None)
+        self._histories.pop(endpoint_name, None)
 
-    def _of(self, endpoint_name: str) -> _Course:
-        if endpoint_name not in self._courses:
-            self._courses[endpoint_name] = _Course(self._seconds)
-        return self._courses[endpoint_name]
+    def _of(self, endpoint_name: str) -> _EndpointHistory:
+        if endpoint_name not in self._histories:
+            self._histories[endpoint_name] = _EndpointHistory(self._seconds)
+        return self._histories[endpoint_name]
 
     def _second(self) -> int:
         return int(self._clock.now() / self._clock.scale)
@@ -154,7 +154,7 @@ class Overview:
 
     endpoints: Endpoints
     clock: Clock
-    traffic: Traffic
+    traffic: RequestRates
     autoscaling: Autoscaling
     alarms: Alarms
     region: str
@@ -209,16 +209,18 @@ class Overview:
         """Keeps each endpoint's course going, until cancelled."""
         while True:
             for managed in self.endpoints.all():
-                productions = managed.deployment.productions.values()
-                in_service = sum(production.fleet.in_service for production in productions)
+                deployed_variants = managed.deployment.deployed_variants.values()
+                in_service = sum(
+                    deployed_variant.fleet.in_service for deployed_variant in deployed_variants
+                )
                 self.traffic.sample(managed.name, in_service)
             await asyncio.sleep(SAMPLE_S)
 
     def _endpoint(self, managed: ManagedEndpoint, since: float) -> dict[str, Any]:
         record, rates = managed.record, self.traffic.rates(managed.name)
-        deployed = tuple(managed.deployment.deployed())
-        serving = managed.deployment.productions.values()
-        weights = sum(production.weight for production in serving)
+        deployed = tuple(managed.deployment.list_fleets())
+        serving = managed.deployment.deployed_variants.values()
+        weights = sum(deployed_variant.weight for deployed_variant in serving)
         return {
             "name": managed.name,
             "status": managed.status,
@@ -232,15 +234,15 @@ class Overview:
             "errors_per_minute": rates.errors,
             "requests": rates.all_requests,
             "errors": rates.all_errors,
-            "course": self.traffic.course(managed.name, since),
+            "course": self.traffic.history(managed.name, since),
             "variants": [
-                self._variant(managed.name, part, production, weights, rates)
-                for part, production in deployed
+                self._variant(managed.name, part, deployed_variant, weights, rates)
+                for part, deployed_variant in deployed
             ],
         }
 
     def _variant(
-        self, endpoint_name: str, part: FleetPart, of: Production, weights: float, rates: Rates
+        self, endpoint_name: str, part: FleetPart, of: DeployedVariant, weights: float, rates: Rates
     ) -> dict[str, Any]:
         """weights: of all variants that serve, together."""
         variant, serving = of.fleet.variant, part is FleetPart.SERVING
@@ -295,11 +297,11 @@ class DisplayedEndpoint:
     def view(self) -> EndpointView:
         """Of all its instances: those that serve, those that come up, those that leave."""
         deployment = self.managed.deployment
-        deployed = tuple(deployment.deployed())
+        deployed = tuple(deployment.list_fleets())
         instances = tuple(
-            replace(instance.view(), variant=production.fleet.variant.name, fleet=part)
-            for part, production in deployed
-            for instance in production.fleet.variant.instances
+            replace(instance.view(), variant=deployed_variant.fleet.variant.name, fleet=part)
+            for part, deployed_variant in deployed
+            for instance in deployed_variant.fleet.variant.instances
         )
         whole = deployed[0][1].fleet.variant.view() if deployed else self._view_of_record()
         return replace(whole, sequence=deployment.log.last, instances=instances)

@@ -28,11 +28,16 @@ from merlin_simulator.control.container_logs import ContainerLogs
 from merlin_simulator.control.ecr import Registry, RegistryImages
 from merlin_simulator.control.errors import make_error
 from merlin_simulator.control.moto import Moto
-from merlin_simulator.control.overview import EndpointPages, Overview, Traffic, make_overview_routes
-from merlin_simulator.control.production import MakeMachine, Productions
+from merlin_simulator.control.overview import (
+    EndpointPages,
+    Overview,
+    RequestRates,
+    make_overview_routes,
+)
 from merlin_simulator.control.records import Records
 from merlin_simulator.control.sagemaker.endpoints import Endpoints, make_operations
 from merlin_simulator.control.sagemaker.resources import EndpointConfigs, Models, Tags
+from merlin_simulator.control.variant_deployer import MakeRunner, VariantDeployer
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
 
@@ -127,7 +132,7 @@ class Setup:
     memory: Mapping[str, int]
     quotas: Mapping[str, int]
     clock: Clock
-    make_machine: MakeMachine
+    make_runner: MakeRunner
     s3: Any
     moto_url: str
     registry: str | None = None
@@ -142,10 +147,10 @@ class Plane:
         records = {kind: Records(folder / kind, *needed) for kind, needed in _NEEDED.items()}
         self.tags = Tags(Records(folder / "tags", "Tags"), self._exists)
         self.logs = ContainerLogs()
-        self.productions = Productions(
-            setup.s3, setup.make_machine, setup.work_dir, setup.rules, setup.memory, self.logs
+        self.deployed_variants = VariantDeployer(
+            setup.s3, setup.make_runner, setup.work_dir, setup.rules, setup.memory, self.logs
         )
-        self.models = Models(records["models"], self.tags, clock, self.productions.check)
+        self.models = Models(records["models"], self.tags, clock, self.deployed_variants.check)
         self.configs = EndpointConfigs(records["endpoint-configs"], self.tags, clock, self.models)
         self.endpoints = Endpoints(
             records["endpoints"],
@@ -153,16 +158,16 @@ class Plane:
             clock,
             self.configs,
             self.models,
-            self.productions.make,
+            self.deployed_variants.make,
             setup.quotas,
             log,
         )
-        self.pages, self._traffic = EndpointPages(self.endpoints, setup.rules), Traffic(clock)
+        self.pages, self._traffic = EndpointPages(self.endpoints, setup.rules), RequestRates(clock)
         self.endpoints.listeners.event.append(self._traffic.hear)
         self.endpoints.listeners.deleted += [
             self._traffic.forget,
             self.pages.forget,
-            self.productions.forget,
+            self.deployed_variants.forget,
         ]
         self.cloudwatch = CloudWatch(setup.state / "cloudwatch", clock, log, self.endpoints)
         self.autoscaling = Autoscaling(
@@ -241,8 +246,8 @@ class Plane:
             instances = [
                 instance
                 for managed in self.endpoints.all()
-                for _, production in managed.deployment.deployed()
-                for instance in production.fleet.variant.instances
+                for _, deployed_variant in managed.deployment.list_fleets()
+                for instance in deployed_variant.fleet.variant.instances
             ]
             await asyncio.gather(*(i.holdings.memory.read() for i in instances))
             await asyncio.sleep(_GAUGE_EVERY_S)

@@ -13,7 +13,7 @@ import docker
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from merlin_simulator.instance.memory import CpuMeter, Reading, share_out
+from merlin_simulator.instance.memory import CpuMeter, MemoryReading, share_out
 from merlin_simulator.threads import run_in_thread
 
 _KIB = 1024
@@ -31,26 +31,26 @@ class DockerGauge:
         self._container: Container | None = None
         self._cpu = CpuMeter()
 
-    async def read(self, model_names: Collection[str]) -> Reading:
+    async def read(self, model_names: Collection[str]) -> MemoryReading:
         """Asked in a thread: the engine answers in some 10 ms."""
         return await run_in_thread(lambda: self._read(frozenset(model_names)))
 
-    def _read(self, model_names: frozenset[str]) -> Reading:
+    def _read(self, model_names: frozenset[str]) -> MemoryReading:
         try:
             container = self._container = self._container or self._find()
-            return Reading() if container is None else self._seen(container, model_names)
+            return MemoryReading() if container is None else self._seen(container, model_names)
         except _TROUBLE:
             self._container = None  # it may have been made anew
-            return Reading()
+            return MemoryReading()
 
-    def _seen(self, container: Container, model_names: frozenset[str]) -> Reading:
+    def _seen(self, container: Container, model_names: frozenset[str]) -> MemoryReading:
         stats = container.stats(stream=False, one_shot=True)
         cpu = stats["cpu_stats"]["cpu_usage"]["total_usage"] / _NANOSECONDS
         # docker's own ps: resident size in KiB, shared pages included.
         top = container.top(ps_args="-eo pid,rss,args")["Processes"]
         seen = [(args, int(rss) * _KIB) for _, rss, args in top]
         by_model = share_out(seen, model_names).by_model
-        return Reading(_used(stats), by_model, self._cpu.percent(cpu))
+        return MemoryReading(_used(stats), by_model, self._cpu.percent(cpu))
 
 
 class ByAddress:

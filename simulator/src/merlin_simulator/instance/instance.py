@@ -20,7 +20,7 @@ from merlin_simulator.instance.requests import (
     Invocation,
     StreamedAnswer,
 )
-from merlin_simulator.rules import Candidate, Rules, WithoutMemory
+from merlin_simulator.rules import RoutableInstance, Rules, WithoutMemory
 from merlin_simulator.watch.events import EventLog, Value
 from merlin_simulator.watch.state import InstanceState, InstanceView, ModelState
 
@@ -85,11 +85,11 @@ class Instance:
 
     # -- what the router and the page see
 
-    def candidate(self, target_model: str) -> Candidate:
+    def candidate(self, target_model: str) -> RoutableInstance:
         """This instance as the router sees it for one target model."""
         resident = self.holdings.residents.find(target_model)
         used, limit = self.holdings.memory.reading.used, self.holdings.budget.memory
-        return Candidate(
+        return RoutableInstance(
             self.name,
             loaded=resident is not None and resident.state is ModelState.LOADED,
             coming=resident is not None and resident.bringing is not None,

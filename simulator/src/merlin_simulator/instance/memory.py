@@ -123,7 +123,7 @@ class Residents:
 
 
 @dataclass(frozen=True)
-class Reading:
+class MemoryReading:
     """used is None where it cannot be seen; by_model has the models with processes of their own.
 
     cpu_percent is of one core, since the reading before; None at the first.
@@ -137,16 +137,16 @@ class Reading:
 class MemoryGauge(Protocol):
     """Reads one instance's memory; never raises, since an instance may end while it is read."""
 
-    async def read(self, model_names: Collection[str]) -> Reading:
+    async def read(self, model_names: Collection[str]) -> MemoryReading:
         """What is used now."""
 
 
 class NoGauge:
     """An instance that cannot be looked into."""
 
-    async def read(self, model_names: Collection[str]) -> Reading:
+    async def read(self, model_names: Collection[str]) -> MemoryReading:
         """Nothing is known."""
-        return Reading()
+        return MemoryReading()
 
 
 class ProcessTreeGauge:
@@ -158,11 +158,11 @@ class ProcessTreeGauge:
         self._commands: dict[tuple[int, int], str] = {}
         self._forked: dict[tuple[int, int], int] = {}
 
-    async def read(self, model_names: Collection[str]) -> Reading:
+    async def read(self, model_names: Collection[str]) -> MemoryReading:
         """Read in a thread: two hundred processes take some ms."""
         return await run_in_thread(lambda: self._read(frozenset(model_names)))
 
-    def _read(self, model_names: frozenset[str]) -> Reading:
+    def _read(self, model_names: frozenset[str]) -> MemoryReading:
         family, known = read_tree(self._pid), self._commands
         commands = {p.identity: known.get(p.identity) or read_command_line(p.pid) for p in family}
         # Kept only where a model is named: between its fork and its exec a process has its parent's
@@ -198,7 +198,7 @@ class ProcessTreeGauge:
         return sizes
 
 
-def share_out(seen: Iterable[tuple[str, int]], model_names: Collection[str]) -> Reading:
+def share_out(seen: Iterable[tuple[str, int]], model_names: Collection[str]) -> MemoryReading:
     """(command line, bytes) of each process, shared out among the models and the server."""
     used, by_model = 0, dict[str, int]()
     for command, size in seen:
@@ -206,7 +206,7 @@ def share_out(seen: Iterable[tuple[str, int]], model_names: Collection[str]) -> 
         owner = next((name for name in model_names if name in command), None)
         if owner is not None:
             by_model[owner] = by_model.get(owner, 0) + size
-    return Reading(used, by_model)
+    return MemoryReading(used, by_model)
 
 
 #: The kernel counts in ticks of 10 ms: over less the percentage is noise.
@@ -244,7 +244,7 @@ class LoadedMemory:
 
     def __init__(self, residents: Residents) -> None:
         self.gauge: MemoryGauge = NoGauge()
-        self.reading = Reading()
+        self.reading = MemoryReading()
         self._residents = residents
         self._read_at = 0.0
         self._one_look = asyncio.Lock()
@@ -291,7 +291,7 @@ class LoadedMemory:
 
     def clear(self) -> None:
         """The container ended."""
-        self.reading = Reading()
+        self.reading = MemoryReading()
 
 
 #: How long a wish waits for a model in use to become idle: the threshold of the memory, the budget

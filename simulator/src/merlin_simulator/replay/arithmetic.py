@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from merlin_simulator.replay.load import Look, Sample
+from merlin_simulator.replay.load import ObservedState, SentRequest
 from merlin_simulator.watch.events import COLD_PARTS
 
 Event = Mapping[str, Any]
@@ -55,7 +55,9 @@ def measure_parts(parts: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     }
 
 
-def count_statuses(samples: Iterable[Sample], events: Iterable[Event]) -> dict[int, dict[str, int]]:
+def count_statuses(
+    samples: Iterable[SentRequest], events: Iterable[Event]
+) -> dict[int, dict[str, int]]:
     """By model, how often containers answered its requests with each status; "0": not in time.
 
     "none": requests for which the platform asked no container. What it asked twice counts twice.
@@ -132,7 +134,7 @@ def _count_names(named: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def count_failures(samples: Iterable[Sample]) -> list[dict[str, Any]]:
+def count_failures(samples: Iterable[SentRequest]) -> list[dict[str, Any]]:
     """What callers were told instead of a right answer."""
     return _count_names((sample.error, sample.message) for sample in samples if sample.error)
 
@@ -192,7 +194,7 @@ def count_loaded(instances: Sequence[Mapping[str, Any]]) -> int:
     return sum(model["state"] == "loaded" for model in models)
 
 
-def collect_memory(looks: Iterable[Look]) -> dict[str, dict[str, list[Any]]]:
+def collect_memory(looks: Iterable[ObservedState]) -> dict[str, dict[str, list[Any]]]:
     """By instance: seconds and bytes at each look that could see them."""
     seen: dict[str, dict[str, list[Any]]] = {}
     for look in looks:

@@ -66,7 +66,7 @@ Advance = Callable[[int], object]
 
 
 @dataclass(frozen=True)
-class Variant:
+class SourceModel:
     """One model repository with the request for it, and the answer, if known."""
 
     repository: Path
@@ -80,7 +80,7 @@ def make_names(models: int) -> tuple[str, ...]:
     return tuple(f"model-{number:0{digits}d}" for number in range(1, models + 1))
 
 
-def find_variants(folder: Path, request: Path | None) -> tuple[Variant, ...]:
+def find_source_models(folder: Path, request: Path | None) -> tuple[SourceModel, ...]:
     """The models of a folder. Raises UnusableModel.
 
     The folder is, for the first rule that fits
@@ -92,9 +92,9 @@ def find_variants(folder: Path, request: Path | None) -> tuple[Variant, ...]:
     is sent to all of them.
     """
     if (folder / _REPOSITORY).is_dir():
-        return (_variant(folder / _REPOSITORY, (folder,), request),)
+        return (_make_source(folder / _REPOSITORY, (folder,), request),)
     if _has_models(folder):
-        return (_variant(folder, (folder.resolve().parent, folder), request),)
+        return (_make_source(folder, (folder.resolve().parent, folder), request),)
     exports = sorted(child for child in folder.iterdir() if _is_export(child))
     if not exports:
         raise UnusableModel(
@@ -105,11 +105,11 @@ def find_variants(folder: Path, request: Path | None) -> tuple[Variant, ...]:
     return tuple(_exported(export, request) for export in exports)
 
 
-def make_asking(names: tuple[str, ...], variants: tuple[Variant, ...]) -> Asking:
+def make_asking(names: tuple[str, ...], sources: tuple[SourceModel, ...]) -> Asking:
     """What the copies are asked: the package's model where there are no variants."""
-    if not variants:
+    if not sources:
         return NamedAsking(names)
-    turns = [variants[rank % len(variants)] for rank in range(len(names))]
+    turns = [sources[rank % len(sources)] for rank in range(len(names))]
     expected = {
         rank: variant.expected for rank, variant in enumerate(turns) if variant.expected is not None
     }
@@ -117,17 +117,17 @@ def make_asking(names: tuple[str, ...], variants: tuple[Variant, ...]) -> Asking
 
 
 def write_copies(
-    names: tuple[str, ...], variants: tuple[Variant, ...], folder: Path, advance: Advance
+    names: tuple[str, ...], sources: tuple[SourceModel, ...], folder: Path, advance: Advance
 ) -> None:
     """All archives, NAME.tar.gz in the folder, which exists; advance is told of each one."""
     for rank, name in enumerate(names):
         archive = folder / (name + SUFFIX)
-        if not variants:
+        if not sources:
             write_archive(archive, NAMED_MODEL, "named/", {"named/1/name.txt": name.encode()})
-        elif rank < len(variants):
-            write_archive(archive, variants[rank].repository)
+        elif rank < len(sources):
+            write_archive(archive, sources[rank].repository)
         else:
-            _link(folder / (names[rank % len(variants)] + SUFFIX), archive)
+            _link(folder / (names[rank % len(sources)] + SUFFIX), archive)
         advance(1)
 
 
@@ -139,11 +139,11 @@ def _link(archive: Path, copy: Path) -> None:
         shutil.copyfile(archive, copy)
 
 
-def _exported(export: Path, request: Path | None) -> Variant:
+def _exported(export: Path, request: Path | None) -> SourceModel:
     """One of several."""
     repository = export / _REPOSITORY
     places = (export, export.parent)
-    return _variant(repository if repository.is_dir() else export, places, request)
+    return _make_source(repository if repository.is_dir() else export, places, request)
 
 
 def _is_export(folder: Path) -> bool:
@@ -158,11 +158,11 @@ def _has_models(folder: Path) -> bool:
     return any(folder.glob("config.pbtxt")) or any(folder.glob("*/config.pbtxt"))
 
 
-def _variant(repository: Path, places: Sequence[Path], request: Path | None) -> Variant:
+def _make_source(repository: Path, places: Sequence[Path], request: Path | None) -> SourceModel:
     """places: folders that may have request.json; the first one that has it does."""
     found = (place / _REQUEST for place in places if (place / _REQUEST).exists())
     path = request or next(found, places[0] / _REQUEST)
-    return Variant(repository, _request(path), _expected(path.with_name("expected.json")))
+    return SourceModel(repository, _request(path), _expected(path.with_name("expected.json")))
 
 
 def _request(path: Path) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from merlin_simulator.measuring import plots, quantities
 from merlin_simulator.measuring.plots import Drawn, Frame, Level, Series
 from merlin_simulator.replay.arithmetic import find_coldness
-from merlin_simulator.replay.load import Recording, Sample
+from merlin_simulator.replay.load import Recording, SentRequest
 from merlin_simulator.replay.summary import split
 from merlin_simulator.watch.events import COLD_PARTS
 
@@ -49,7 +49,7 @@ def draw_figures(summary: Mapping[str, Any], recording: Recording) -> tuple[Draw
 
 
 def _latency_over_time(
-    cold: Sequence[Sample], warm: Sequence[Sample], failed: Sequence[Sample]
+    cold: Sequence[SentRequest], warm: Sequence[SentRequest], failed: Sequence[SentRequest]
 ) -> Drawn | None:
     title = "Latency of each request"
     groups = (
@@ -66,7 +66,7 @@ def _latency_over_time(
     return Drawn(title, plots.draw_scatter(frame, shown), caption) if shown else None
 
 
-def _latency_spread(cold: Sequence[Sample], warm: Sequence[Sample]) -> Drawn | None:
+def _latency_spread(cold: Sequence[SentRequest], warm: Sequence[SentRequest]) -> Drawn | None:
     title = "How many are faster than …"
     groups = (
         Series("warm", _waits(warm), (), WARM),
@@ -230,11 +230,11 @@ def _by_instance(
     ]
 
 
-def _dues(samples: Sequence[Sample]) -> list[float]:
+def _dues(samples: Sequence[SentRequest]) -> list[float]:
     return [sample.due for sample in samples]
 
 
-def _waits(samples: Sequence[Sample]) -> list[float]:
+def _waits(samples: Sequence[SentRequest]) -> list[float]:
     # A logarithmic axis has no zero; a clock that is read twice in a microsecond may say it.
     return [max(sample.latency, 1e-6) for sample in samples]
 

@@ -66,7 +66,7 @@ UNFINISHED = "Unfinished"
 
 
 @dataclass(frozen=True)
-class Sample:
+class SentRequest:
     """One request that was sent. Seconds since the start of the traffic.
 
     due is when it should have been sent, and latencies count from there: what waits in the caller
@@ -92,7 +92,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Look:
+class ObservedState:
     """The endpoint's state (watch/state.py as JSON); seconds since the traffic began."""
 
     at: float
@@ -112,10 +112,10 @@ class Recording:
     started: float
     seconds: float
     planned: int
-    samples: Sequence[Sample]
+    samples: Sequence[SentRequest]
     not_sent: Sequence[Arrival]
     events: Sequence[Mapping[str, Any]]
-    looks: Sequence[Look]
+    looks: Sequence[ObservedState]
     missed: int = 0
     interrupted: str | None = None
 
@@ -135,7 +135,7 @@ class Load:
     outstanding: int
     grace_s: float = 2.0
     planned: int = 0
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[SentRequest] = field(default_factory=list)
     not_sent: list[Arrival] = field(default_factory=list)
     _in_flight: set[asyncio.Task[None]] = field(default_factory=set)
     _started: float = 0.0
@@ -204,7 +204,7 @@ class Load:
         self, arrival: Arrival, sent: float, reply: Reply, finished: float | None = None
     ) -> None:
         self.samples.append(
-            Sample(
+            SentRequest(
                 arrival.number,
                 arrival.model,
                 arrival.at,

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 from merlin_simulator.replay.arithmetic import ENDINGS, reached_container
-from merlin_simulator.replay.load import Look
+from merlin_simulator.replay.load import ObservedState
 from merlin_simulator.replay.settings import EndpointTrouble
 
 #: Between two looks at the state.
@@ -52,7 +52,7 @@ class Observer:
         self._base, self._name = url.rstrip("/"), endpoint_name
         self._url = f"{self._base}/simulator"
         self.events: list[Event] = []
-        self.looks: list[Look] = []
+        self.looks: list[ObservedState] = []
         self.missed = 0
         self.trouble = "no answer"
         self.hits = self.asked = 0
@@ -112,7 +112,7 @@ class Observer:
         if first is None:
             raise EndpointTrouble(f"{self._url}/state: found {self.trouble}, {_EXPECTED}")
         self._last, self._started = int(first["sequence"]), time.monotonic()
-        self.looks.append(Look(0.0, first))
+        self.looks.append(ObservedState(0.0, first))
         self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._look())]
 
     async def heard_of(self, request_ids: Collection[str], timeout_s: float) -> bool:
@@ -143,7 +143,7 @@ class Observer:
     async def _note_look(self) -> None:
         state = await self.state()
         if state is not None:
-            self.looks.append(Look(time.monotonic() - self._started, state))
+            self.looks.append(ObservedState(time.monotonic() - self._started, state))
 
     async def _follow(self) -> None:
         while True:

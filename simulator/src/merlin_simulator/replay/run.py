@@ -21,8 +21,8 @@ from merlin_simulator.replay.asking import Asking, Runtime
 from merlin_simulator.replay.copies import (
     SUFFIX,
     Advance,
-    Variant,
-    find_variants,
+    SourceModel,
+    find_source_models,
     make_asking,
     make_names,
     write_copies,
@@ -37,7 +37,7 @@ from merlin_simulator.replay.local_endpoint import (
 from merlin_simulator.replay.observing import Observer, wait_until_in_service
 from merlin_simulator.replay.settings import EndpointTrouble, Interrupted, Settings, UnusableReport
 from merlin_simulator.replay.summary import (
-    Setting,
+    ReplayContext,
     describe_machine,
     find_versions,
     is_good,
@@ -75,19 +75,19 @@ def replay(settings: Settings, report: Path, command: Command = make_up_command)
 
 def _replayed(settings: Settings, report: Path, command: Command) -> int:
     names = make_names(settings.models)
-    variants = find_variants(settings.model, settings.request) if settings.model else ()
+    sources = find_source_models(settings.model, settings.request) if settings.model else ()
     _make_folder(report, "--report")
     logs = None if settings.endpoint_url else report / "logs"
-    with _endpoint(settings, names, variants, logs, command) as (url, gone):
-        recording = asyncio.run(_record(settings, names, make_asking(names, variants), url, gone))
-    setting = Setting(
+    with _endpoint(settings, names, sources, logs, command) as (url, gone):
+        recording = asyncio.run(_record(settings, names, make_asking(names, sources), url, gone))
+    setting = ReplayContext(
         settings,
         [name + SUFFIX for name in names],
         zipf_shares(settings.models, settings.zipf),
         str(settings.model or "the replay's own, which answers its name"),
         describe_machine(),
         find_versions(logs),
-        max(1, len(variants)),
+        max(1, len(sources)),
     )
     write_report(report, setting, recording)
     if recording.interrupted == Interrupted.REASON:
@@ -110,12 +110,12 @@ def _make_folder(folder: Path, option: str) -> None:
 
 def make_archives(settings: Settings, folder: Path) -> None:
     """The archives only, in a folder that is made, for an endpoint that somebody else runs."""
-    variants = find_variants(settings.model, settings.request) if settings.model else ()
+    sources = find_source_models(settings.model, settings.request) if settings.model else ()
     _make_folder(folder, "--archives-only")
-    _write_archives(make_names(settings.models), variants, folder)
+    _write_archives(make_names(settings.models), sources, folder)
 
 
-def write_report(folder: Path, setting: Setting, recording: Recording) -> None:
+def write_report(folder: Path, setting: ReplayContext, recording: Recording) -> None:
     """report.json and report.html."""
     # Only here: matplotlib takes a second to import. By now nothing runs that would be left.
     with leaving_at_once():
@@ -149,7 +149,7 @@ def write_report(folder: Path, setting: Setting, recording: Recording) -> None:
 def _endpoint(
     settings: Settings,
     names: tuple[str, ...],
-    variants: tuple[Variant, ...],
+    sources: tuple[SourceModel, ...],
     logs: Path | None,
     command: Command,
 ) -> Iterator[tuple[str, Callable[[], str | None]]]:
@@ -168,7 +168,7 @@ def _endpoint(
         scratch = Scratch(Path(folder) / "archives", Path(folder) / "endpoint")
         for directory in (scratch.archives, scratch.work):
             directory.mkdir()
-        _write_archives(names, variants, scratch.archives)
+        _write_archives(names, sources, scratch.archives)
         port = find_free_port()
         try:
             with start_endpoint(
@@ -180,10 +180,10 @@ def _endpoint(
                 shutil.copyfile(written, logs / written.name)
 
 
-def _write_archives(names: tuple[str, ...], variants: tuple[Variant, ...], folder: Path) -> None:
+def _write_archives(names: tuple[str, ...], sources: tuple[SourceModel, ...], folder: Path) -> None:
     began = time.monotonic()
     with _progress("archives", len(names)) as advance:
-        write_copies(names, variants, folder, advance)
+        write_copies(names, sources, folder, advance)
     _say(f"{len(names)} archives made in {format_seconds(time.monotonic() - began)}")
 
 

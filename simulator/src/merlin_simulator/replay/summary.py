@@ -22,7 +22,7 @@ from merlin_simulator.measuring.machine import (
 )
 from merlin_simulator.replay import arithmetic
 from merlin_simulator.replay.arithmetic import find_coldness, percentile
-from merlin_simulator.replay.load import UNFINISHED, WRONG_ANSWER, Recording, Sample
+from merlin_simulator.replay.load import UNFINISHED, WRONG_ANSWER, Recording, SentRequest
 from merlin_simulator.replay.report import (
     FORMAT,
     Calibration,
@@ -218,7 +218,7 @@ def _find_most(recording: Recording, models: set[str], field: str) -> int | None
 
 
 @dataclass(frozen=True)
-class Setting:
+class ReplayContext:
     """What a recording was made with: target models and their shares of the traffic, by rank.
 
     kinds: of how many models the archives are copies, which take turns.
@@ -233,7 +233,7 @@ class Setting:
     kinds: int = 1
 
 
-def summarise(setting: Setting, recording: Recording) -> dict[str, Any]:
+def summarise(setting: ReplayContext, recording: Recording) -> dict[str, Any]:
     """The report as JSON has it."""
     cold = arithmetic.find_coldness(recording.events)
     answered = [sample for sample in recording.samples if sample.error is None]
@@ -269,8 +269,8 @@ def is_good(recording: Recording) -> bool:
 
 
 def split(
-    samples: Sequence[Sample], cold: Mapping[str, bool]
-) -> tuple[list[Sample], list[Sample], list[Sample]]:
+    samples: Sequence[SentRequest], cold: Mapping[str, bool]
+) -> tuple[list[SentRequest], list[SentRequest], list[SentRequest]]:
     """The right answers to (cold, warm) requests, and the failures.
 
     A right answer whose end the endpoint never told is in none of them.
@@ -283,7 +283,7 @@ def split(
     )
 
 
-def _settings(setting: Setting) -> ReportSettings:
+def _settings(setting: ReplayContext) -> ReportSettings:
     settings = setting.settings
     return ReportSettings(
         settings.models,
@@ -318,7 +318,7 @@ def _requests(recording: Recording) -> dict[str, int]:
     }
 
 
-def _latencies(answered: Sequence[Sample], cold: Mapping[str, bool]) -> dict[str, Any]:
+def _latencies(answered: Sequence[SentRequest], cold: Mapping[str, bool]) -> dict[str, Any]:
     cold_ones, warm_ones, _ = split(answered, cold)
     groups = {"all": answered, "cold": cold_ones, "warm": warm_ones}
     return {
@@ -404,7 +404,7 @@ def _ends(recording: Recording, *, cold: bool) -> list[float]:
 
 
 def _models(
-    setting: Setting, recording: Recording, cold: Mapping[str, bool]
+    setting: ReplayContext, recording: Recording, cold: Mapping[str, bool]
 ) -> list[dict[str, Any]]:
     asked = Counter(sample.model for sample in recording.samples)
     failed = Counter(sample.model for sample in recording.samples if sample.error)
@@ -427,7 +427,7 @@ def _models(
     ]
 
 
-def _calibration(setting: Setting, recording: Recording) -> dict[str, Any]:
+def _calibration(setting: ReplayContext, recording: Recording) -> dict[str, Any]:
     """What a plan reckons with; the rules are those of an endpoint that the replay starts."""
     cores = setting.machine.cores
     rules, names = Rules(), ("memory_threshold", "loads_at_once", "busy_at", "cold_wait_s")

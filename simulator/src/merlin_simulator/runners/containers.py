@@ -37,7 +37,7 @@ _KILLED = 128
 
 
 @dataclass(frozen=True)
-class Place:
+class ContainerSetup:
     """What a container has around it. memory: bytes, None where the type's is not known.
 
     folders: what it sees, by where it sees it; it may only read them, as AWS says of /opt/ml/model.
@@ -56,7 +56,7 @@ class DockerLauncher:
 
     images: Images
     request: ImageRequest
-    place: Place
+    setup: ContainerSetup
     log: Path
     _image: str = ""
 
@@ -77,20 +77,20 @@ class DockerLauncher:
         return running
 
     def _options(self, instance_name: str) -> dict[str, Any]:
-        engine, place = self.images.engine, self.place
+        engine, setup = self.images.engine, self.setup
         return {
             "command": ["serve"],
-            "environment": dict(place.environment),
-            "labels": dict(engine.labels(place.endpoint_name, instance_name)),
+            "environment": dict(setup.environment),
+            "labels": dict(engine.labels(setup.endpoint_name, instance_name)),
             "ports": {_PORT: ("127.0.0.1", None)},
             "volumes": {
-                str(folder): {"bind": seen, "mode": "ro"} for seen, folder in place.folders.items()
+                str(folder): {"bind": seen, "mode": "ro"} for seen, folder in setup.folders.items()
             },
             "log_config": LogConfig(
                 type=LogConfig.types.JSON, config={"max-size": _LOG_SIZE, "max-file": "2"}
             ),
-            **make_limits(place.memory, engine.memory),
-            **make_devices(place.instance_type, engine.gpus),
+            **make_limits(setup.memory, engine.memory),
+            **make_devices(setup.instance_type, engine.gpus),
         }
 
 

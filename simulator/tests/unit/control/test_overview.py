@@ -11,10 +11,14 @@ import pytest
 
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.alarms import Alarms
-from merlin_simulator.control.overview import Overview, Traffic
+from merlin_simulator.control.overview import Overview, RequestRates
 from merlin_simulator.control.records import Records
-from merlin_simulator.control.sagemaker.deployment import Deployment, ManagedEndpoint, Production
-from merlin_simulator.hosting import Fleet, Machine, Variant
+from merlin_simulator.control.sagemaker.deployment import (
+    DeployedVariant,
+    Deployment,
+    ManagedEndpoint,
+)
+from merlin_simulator.hosting import Fleet, InstanceRunner, Variant
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
 from simulator.tests.unit.control.autoscaling.played_variant import RESOURCE, START, Room
@@ -36,7 +40,7 @@ def overview(room: Room, *endpoints: ManagedEndpoint) -> Overview:
     alarms = Alarms(Records(room.state / "alarms"), room.clock, room.log)
     listed: Any = Listed(endpoints)
     scaling: Any = room
-    return Overview(listed, room.clock, Traffic(room.clock), scaling, alarms, "eu-west-1")
+    return Overview(listed, room.clock, RequestRates(room.clock), scaling, alarms, "eu-west-1")
 
 
 async def endpoint_of_two_variants() -> ManagedEndpoint:
@@ -49,10 +53,10 @@ async def endpoint_of_two_variants() -> ManagedEndpoint:
         model: Mapping[str, Any],
         log: EventLog,
         numbers: Iterator[int],
-    ) -> Production:
+    ) -> DeployedVariant:
         hosted = Variant(endpoint_name, True, "s3://m/", Rules(), log, variant["VariantName"])
         fleet = Fleet(hosted, never, iter(()), lambda _: None)
-        return Production(fleet, variant["InitialVariantWeight"], variant, "image")
+        return DeployedVariant(fleet, variant["InitialVariantWeight"], variant, "image")
 
     variants = [
         {
@@ -70,7 +74,7 @@ async def endpoint_of_two_variants() -> ManagedEndpoint:
     return ManagedEndpoint({**record, "CreationTime": 1.0, "LastModifiedTime": 2.0}, deployment)
 
 
-def never(_: str, given_up: Callable[[], bool]) -> Machine:
+def never(_: str, given_up: Callable[[], bool]) -> InstanceRunner:
     raise AssertionError("no instance is wanted")
 
 
@@ -112,7 +116,9 @@ class Time:
         return self.now
 
 
-def ask(traffic: Traffic, name: str, count: int = 1, kind: str = "invoked", **fields: str) -> None:
+def ask(
+    traffic: RequestRates, name: str, count: int = 1, kind: str = "invoked", **fields: str
+) -> None:
     for _ in range(count):
         traffic.hear(name, EventLog().tell(kind, "i", **fields))
 
@@ -123,7 +129,7 @@ def test_rates_are_those_of_the_platforms_minute(
 ) -> None:
     """Of its last minute, or of ten seconds of this machine where that is shorter."""
     time = Time()
-    traffic = Traffic(Clock(scale, time, time))
+    traffic = RequestRates(Clock(scale, time, time))
     ask(traffic, "shop", 4, variant="a")
     ask(traffic, "shop", 2, "invocation_failed", variant="b")
     ask(traffic, "shop", 3, "loaded")
@@ -141,7 +147,7 @@ def test_rates_are_those_of_the_platforms_minute(
 
 def test_a_course_has_what_was_asked_between_its_points() -> None:
     time = Time()
-    traffic = Traffic(Clock(10, time, time))
+    traffic = RequestRates(Clock(10, time, time))
     points = []
     for count in (3, 0, 2):
         time.now += 2
@@ -149,19 +155,19 @@ def test_a_course_has_what_was_asked_between_its_points() -> None:
         ask(traffic, "shop", count and 1, "invocation_failed")
         traffic.sample("shop", count)
         points.append(1000 + (time.now - 1000) * 10)
-    course = traffic.course("shop", 0)
-    assert [sample[1:] for sample in course] == [(3, 4, 1), (0, 0, 0), (2, 3, 1)]
-    assert [at for at, *_ in course] == pytest.approx(points)
-    assert traffic.course("shop", course[0][0]) == course[1:]
-    assert traffic.course("shop", course[-1][0]) == []
+    history = traffic.history("shop", 0)
+    assert [sample[1:] for sample in history] == [(3, 4, 1), (0, 0, 0), (2, 3, 1)]
+    assert [at for at, *_ in history] == pytest.approx(points)
+    assert traffic.history("shop", history[0][0]) == history[1:]
+    assert traffic.history("shop", history[-1][0]) == []
 
 
 def test_a_course_is_bounded_and_forgotten() -> None:
     time = Time()
-    traffic = Traffic(Clock(1, time, time))
+    traffic = RequestRates(Clock(1, time, time))
     for _ in range(1000):
         time.now += 2
         traffic.sample("shop", 1)
-    assert len(traffic.course("shop", 0)) == 450
+    assert len(traffic.history("shop", 0)) == 450
     traffic.forget("shop")
-    assert traffic.course("shop", 0) == []
+    assert traffic.history("shop", 0) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from merlin_simulator.control.errors import ServiceError
-from merlin_simulator.control.production import split_url
+from merlin_simulator.control.variant_deployer import split_url
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from merlin_simulator.archives.stores import FolderArchives
-from merlin_simulator.assembly import EndpointSpec, Parts
+from merlin_simulator.assembly import EndpointSpec, InstanceFactory
 from merlin_simulator.errors import PlatformFailed
 from merlin_simulator.hosting import Fleet, Variant
 from merlin_simulator.instance.holdings import Budget
@@ -26,7 +26,7 @@ RULES = replace(Rules(), cold_wait_s=1.0, invoke_timeout_s=1.0)
 
 
 @dataclass
-class Machine:
+class FakeRunner:
     """Serves at once, or waits for come; ends when it is given up."""
 
     instance: Instance
@@ -49,49 +49,51 @@ class Machine:
         self.stopped = True
 
 
-class Machines:
+class FakeRunners:
     """Makes machines; the next ones are as serving and failing say. gate: makes wait for it."""
 
     def __init__(self, folder: Path) -> None:
-        self.made: list[Machine] = []
+        self.made: list[FakeRunner] = []
         self.forgotten: list[str] = []
         self.serving, self.failing = True, False
         self.gate = threading.Event()
         self.gate.set()
         store, log = FolderArchives(folder), EventLog()
-        self._parts = Parts(EndpointSpec("shop", RULES, Budget(None, None), folder), store, log)
+        self._factory = InstanceFactory(
+            EndpointSpec("shop", RULES, Budget(None, None), folder), store, log
+        )
         self._attachment = Attachment("http://127.0.0.1:9", folder, folder)
         names = (f"all-{number}" for number in itertools.count(1))
         variant = Variant("shop", True, "", RULES, log)
         self.fleet = Fleet(variant, self._make, names, self.forgotten.append)
 
-    def _make(self, name: str, _: Callable[[], bool]) -> Machine:
+    def _make(self, name: str, _: Callable[[], bool]) -> FakeRunner:
         assert self.gate.wait(WAIT_S)
-        instance = self._parts.attached(name, "http://127.0.0.1:9", self._attachment)
-        machine = Machine(instance, fails=self.failing)
+        instance = self._factory.attached(name, "http://127.0.0.1:9", self._attachment)
+        runner = FakeRunner(instance, fails=self.failing)
         if self.serving:
-            machine.come.set()
-        self.made.append(machine)
-        return machine
+            runner.come.set()
+        self.made.append(runner)
+        return runner
 
 
 @pytest.fixture
-def machines(tmp_path: Path) -> Machines:
+def runners(tmp_path: Path) -> FakeRunners:
     """None yet."""
-    return Machines(tmp_path)
+    return FakeRunners(tmp_path)
 
 
 async def test_an_instance_that_ends_during_a_change_that_fails_is_replaced(
-    machines: Machines,
+    runners: FakeRunners,
 ) -> None:
-    fleet = machines.fleet
+    fleet = runners.fleet
     await fleet.scale(1)
-    machines.serving = False
+    runners.serving = False
     growing = asyncio.create_task(fleet.scale(2))
-    await until(lambda: len(machines.made) == 2, "the second is made")
-    machines.made[0].given_up.set()
-    await until(lambda: len(machines.made) == 3, "the first is replaced by the change itself")
-    machines.serving = True
+    await until(lambda: len(runners.made) == 2, "the second is made")
+    runners.made[0].given_up.set()
+    await until(lambda: len(runners.made) == 3, "the first is replaced by the change itself")
+    runners.serving = True
     growing.cancel()
     await asyncio.wait({growing})
     assert fleet.desired == 1
@@ -100,54 +102,54 @@ async def test_an_instance_that_ends_during_a_change_that_fails_is_replaced(
 
 
 async def test_a_change_does_not_wait_for_a_replacement_that_does_not_come(
-    machines: Machines,
+    runners: FakeRunners,
 ) -> None:
-    fleet = machines.fleet
+    fleet = runners.fleet
     await fleet.scale(2)
-    machines.serving = False
-    machines.made[0].given_up.set()
-    await until(lambda: len(machines.made) == 3, "a replacement is made")
+    runners.serving = False
+    runners.made[0].given_up.set()
+    await until(lambda: len(runners.made) == 3, "a replacement is made")
     await asyncio.wait_for(fleet.scale(1), WAIT_S)
     assert (fleet.desired, fleet.in_service) == (1, 1)
-    await until(lambda: machines.made[2].stopped, "the replacement is let go of")
+    await until(lambda: runners.made[2].stopped, "the replacement is let go of")
     await fleet.stop()
 
 
 async def test_a_replacement_is_of_the_number_that_is_wanted_when_its_turn_comes(
-    machines: Machines,
+    runners: FakeRunners,
 ) -> None:
-    fleet = machines.fleet
+    fleet = runners.fleet
     await fleet.scale(1)
-    machines.made[0].given_up.set()
+    runners.made[0].given_up.set()
     await until(lambda: fleet.in_service == 0, "it is gone")
-    machines.failing = True
+    runners.failing = True
     with pytest.raises(PlatformFailed, match="never healthy"):
         await fleet.scale(3)
-    machines.failing = False
+    runners.failing = False
     await until(lambda: fleet.in_service == 1, "one comes")
     assert fleet.desired == 1
     await fleet.stop()
 
 
-async def test_nothing_is_left_of_an_instance_that_was_being_made(machines: Machines) -> None:
-    fleet = machines.fleet
-    machines.gate.clear()
+async def test_nothing_is_left_of_an_instance_that_was_being_made(runners: FakeRunners) -> None:
+    fleet = runners.fleet
+    runners.gate.clear()
     growing = asyncio.create_task(fleet.scale(1))
     await asyncio.sleep(0)
     growing.cancel()
     await asyncio.wait({growing})
     stopping = asyncio.create_task(fleet.stop())
-    machines.gate.set()
+    runners.gate.set()
     await asyncio.wait_for(stopping, WAIT_S)
-    assert machines.forgotten == [one.instance.name for one in machines.made]
+    assert runners.forgotten == [one.instance.name for one in runners.made]
 
 
-async def test_nothing_is_wanted_after_the_end(machines: Machines) -> None:
-    fleet = machines.fleet
+async def test_nothing_is_wanted_after_the_end(runners: FakeRunners) -> None:
+    fleet = runners.fleet
     await fleet.scale(1)
-    machines.serving = False
-    machines.made[0].given_up.set()
-    await until(lambda: len(machines.made) == 2, "a replacement is made")
+    runners.serving = False
+    runners.made[0].given_up.set()
+    await until(lambda: len(runners.made) == 2, "a replacement is made")
     await fleet.stop()
     assert (fleet.desired, fleet.variant.instances) == (0, ())
-    assert machines.made[1].stopped
+    assert runners.made[1].stopped

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from merlin_simulator.errors import PlatformFailed
-from merlin_simulator.hosting import Fleet, Machine, Variant
+from merlin_simulator.hosting import Fleet, InstanceRunner, Variant
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
 
@@ -22,7 +22,7 @@ class Slow:
     def __init__(self, folder: Path) -> None:
         self.folder, self.begun, self.forgotten = folder, threading.Event(), list[str]()
 
-    def make(self, name: str, given_up: Callable[[], bool]) -> Machine:
+    def make(self, name: str, given_up: Callable[[], bool]) -> InstanceRunner:
         self.begun.set()
         pause = threading.Event()
         while not given_up():
@@ -55,7 +55,7 @@ async def test_an_instance_in_the_making_ends_with_its_fleet(tmp_path: Path) -> 
 
 
 async def test_an_instance_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
-    def broken(name: str, _: Callable[[], bool]) -> Machine:
+    def broken(name: str, _: Callable[[], bool]) -> InstanceRunner:
         (tmp_path / name).mkdir()
         raise PlatformFailed("no archive")
 

@@ -10,7 +10,7 @@ import docker
 import pytest
 
 from merlin_simulator.instance.docker_memory import ByAddress, DockerGauge
-from merlin_simulator.instance.memory import Reading
+from merlin_simulator.instance.memory import MemoryReading
 from simulator.tests.unit.plain_http import Answering, plain_http
 
 ADDRESS = "172.20.0.3"
@@ -39,7 +39,7 @@ def _engine(stats: Any = STATS, top: Any = TOP, networks: Any = None) -> Answeri
     return answering
 
 
-async def _read(answering: Answering) -> Reading:
+async def _read(answering: Answering) -> MemoryReading:
     with plain_http(answering) as port, ExitStack() as clients:
 
         def connect(base_url: str) -> docker.DockerClient:
@@ -51,7 +51,7 @@ async def _read(answering: Answering) -> Reading:
 
 async def test_what_the_engine_says_is_the_reading() -> None:
     """Memory without the cache that can be given back; a model's from the processes named by it."""
-    assert await _read(_engine()) == Reading(4000, {"abc": 1024}, None)
+    assert await _read(_engine()) == MemoryReading(4000, {"abc": 1024}, None)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,14 @@ async def test_what_the_engine_says_is_the_reading() -> None:
 )
 async def test_what_the_engine_should_not_say_is_no_reading(answering: Answering) -> None:
     """An instance may start, end or be made anew while it is read: nothing is known then."""
-    assert await _read(answering) == Reading()
+    assert await _read(answering) == MemoryReading()
 
 
 async def test_without_an_engine_there_is_no_reading() -> None:
     """Nobody listens there."""
     with plain_http(lambda *_: b"") as port:
         gone = port
-    assert await DockerGauge(ByAddress(f"tcp://127.0.0.1:{gone}", ADDRESS)).read(()) == Reading()
-    assert await DockerGauge(ByAddress("what is this", ADDRESS)).read(()) == Reading()
+    assert (
+        await DockerGauge(ByAddress(f"tcp://127.0.0.1:{gone}", ADDRESS)).read(()) == MemoryReading()
+    )
+    assert await DockerGauge(ByAddress("what is this", ADDRESS)).read(()) == MemoryReading()

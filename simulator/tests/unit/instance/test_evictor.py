@@ -7,7 +7,13 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from merlin_simulator.instance.memory import Evictor, LoadedMemory, Reading, Resident, Residents
+from merlin_simulator.instance.memory import (
+    Evictor,
+    LoadedMemory,
+    MemoryReading,
+    Resident,
+    Residents,
+)
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.state import ModelState
 
@@ -26,9 +32,9 @@ class Played:
             resident = self.residents.of(name)
             resident.state, resident.last_used = ModelState.LOADED, float(number)
 
-    async def read(self, model_names: Collection[str]) -> Reading:
+    async def read(self, model_names: Collection[str]) -> MemoryReading:
         """As a gauge that tells models apart."""
-        return Reading(40 * len(model_names), dict.fromkeys(model_names, 40))
+        return MemoryReading(40 * len(model_names), dict.fromkeys(model_names, 40))
 
     def unload(self, resident: Resident, reason: str) -> asyncio.Future[bool]:
         self.asked.append((resident.target_model, reason))
@@ -85,10 +91,10 @@ class Slow(Played):
         super().__init__(*loaded)
         self.leave = asyncio.Event()
 
-    async def read(self, model_names: Collection[str]) -> Reading:
+    async def read(self, model_names: Collection[str]) -> MemoryReading:
         there = (ModelState.LOADED, ModelState.UNLOADING)
         used = 40 * sum(resident.state in there for resident in self.residents)
-        return Reading(used, dict.fromkeys(model_names, 40))
+        return MemoryReading(used, dict.fromkeys(model_names, 40))
 
     def unload(self, resident: Resident, reason: str) -> asyncio.Future[bool]:
         resident.state = ModelState.UNLOADING
@@ -142,8 +148,8 @@ async def test_who_comes_first_is_not_held_up_by_who_comes_later() -> None:
 class Unseparated(Played):
     """Whose models have no processes of their own: only the sum is seen."""
 
-    async def read(self, model_names: Collection[str]) -> Reading:
-        return Reading(10 + 40 * len(model_names))
+    async def read(self, model_names: Collection[str]) -> MemoryReading:
+        return MemoryReading(10 + 40 * len(model_names))
 
 
 async def test_a_load_that_moved_alone_weighs_what_it_added() -> None:

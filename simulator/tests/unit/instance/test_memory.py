@@ -8,14 +8,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from merlin_simulator.instance.memory import CpuMeter, NoGauge, ProcessTreeGauge, Reading, share_out
+from merlin_simulator.instance.memory import (
+    CpuMeter,
+    MemoryReading,
+    NoGauge,
+    ProcessTreeGauge,
+    share_out,
+)
 from tests.support.container import until
 
 
 def test_a_process_belongs_to_the_model_in_its_command_line() -> None:
     """The rest is the server's: counted in the sum, and nobody's."""
     seen = [("tritonserver", 100), ("stub /models/ab12/1/model.py", 20), ("stub ab12.step", 3)]
-    assert share_out(seen, {"ab12", "cd34"}) == Reading(123, {"ab12": 23})
+    assert share_out(seen, {"ab12", "cd34"}) == MemoryReading(123, {"ab12": 23})
 
 
 def test_a_tree_of_processes_is_read() -> None:
@@ -87,8 +93,8 @@ def test_a_process_that_ended_uses_nothing() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     until(lambda: not os.path.exists(f"/proc/{ended.pid}"), "it is gone")
-    assert asyncio.run(ProcessTreeGauge(ended.pid).read(["a"])) == Reading(0)
-    assert asyncio.run(NoGauge().read(["a"])) == Reading(None)
+    assert asyncio.run(ProcessTreeGauge(ended.pid).read(["a"])) == MemoryReading(0)
+    assert asyncio.run(NoGauge().read(["a"])) == MemoryReading(None)
 
 
 def test_cpu_is_percent_of_one_core_since_the_reading_before() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from merlin_simulator.replay import arithmetic
-from merlin_simulator.replay.load import Look, Sample
+from merlin_simulator.replay.load import ObservedState, SentRequest
 
 _VALUES = st.lists(st.floats(0, 1e3), min_size=1, max_size=200)
 
@@ -21,8 +21,8 @@ def event(
     return {"kind": kind, "at": at, "instance": instance, **fields}
 
 
-def sample(error: str | None = None, message: str = "") -> Sample:
-    return Sample(0, 0, 1.0, 1.5, 3.0, 200, error, message)
+def sample(error: str | None = None, message: str = "") -> SentRequest:
+    return SentRequest(0, 0, 1.0, 1.5, 3.0, 200, error, message)
 
 
 @given(_VALUES, st.sampled_from([0, 50, 90, 99, 100]))
@@ -115,7 +115,7 @@ def test_loaded_models_are_followed_through_every_event() -> None:
 def test_memory_that_cannot_be_seen_is_left_out() -> None:
     """Looks without a number are no zeros."""
     looks = [
-        Look(at, {"instances": [{"name": "a", "memory_used": used}]})
+        ObservedState(at, {"instances": [{"name": "a", "memory_used": used}]})
         for at, used in ((0.0, None), (1.0, 5), (2.0, 7))
     ]
     assert arithmetic.collect_memory(looks) == {"a": {"at_s": [1.0, 2.0], "bytes": [5, 7]}}

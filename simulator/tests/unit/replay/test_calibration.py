@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from merlin_simulator.replay.load import Look, Recording, Sample
+from merlin_simulator.replay.load import ObservedState, Recording, SentRequest
 from merlin_simulator.replay.summary import (
     calibrate,
     find_base_memory,
@@ -22,18 +22,18 @@ def event(kind: str, at: float, model: str, **fields: Any) -> dict[str, Any]:
     return {"kind": kind, "at": at, "instance": "i", "target_model": model, **fields}
 
 
-def look(at: float, used: int, **states: tuple[str, int | None]) -> Look:
+def look(at: float, used: int, **states: tuple[str, int | None]) -> ObservedState:
     models = [
         {"target_model": name, "state": state, "memory": memory, "disk": 7}
         for name, (state, memory) in states.items()
     ]
-    return Look(at, {"instances": [{"name": "i", "memory_used": used, "models": models}]})
+    return ObservedState(at, {"instances": [{"name": "i", "memory_used": used, "models": models}]})
 
 
-def recording(events: list[dict[str, Any]], looks: list[Look]) -> Recording:
+def recording(events: list[dict[str, Any]], looks: list[ObservedState]) -> Recording:
     samples = [
-        Sample(0, 0, 0.0, 0.0, 3.0, 200, request_id="r0"),
-        Sample(1, 0, 5.0, 5.0, 5.1, 200, request_id="r1"),
+        SentRequest(0, 0, 0.0, 0.0, 3.0, 200, request_id="r0"),
+        SentRequest(1, 0, 5.0, 5.0, 5.1, 200, request_id="r1"),
     ]
     return Recording(100.0, 10.0, 2, samples, [], events, looks)
 

@@ -12,12 +12,19 @@ from xml.etree import ElementTree
 import pytest
 
 from merlin_simulator.replay.figures import draw_figures
-from merlin_simulator.replay.load import WRONG_ANSWER, Arrival, Look, Recording, Sample, zipf_shares
+from merlin_simulator.replay.load import (
+    WRONG_ANSWER,
+    Arrival,
+    ObservedState,
+    Recording,
+    SentRequest,
+    zipf_shares,
+)
 from merlin_simulator.replay.page import format_shares, write_report_page
 from merlin_simulator.replay.report import Machine
 from merlin_simulator.replay.run import write_report
 from merlin_simulator.replay.settings import Interrupted, Settings
-from merlin_simulator.replay.summary import Setting, is_good, summarise
+from merlin_simulator.replay.summary import ReplayContext, is_good, summarise
 from simulator.tests.support.tags import Tags
 
 EVENTS = Path(__file__).with_name("recorded_events.jsonl")
@@ -36,11 +43,11 @@ def state(loaded: int, memory: int) -> dict[str, Any]:
 
 
 SAMPLES = (
-    Sample(0, 0, 0.1, 0.1, 1.1, 200, request_id="r0"),
-    Sample(1, 0, 1.9, 1.95, 2.0, 200, request_id="r1"),
-    Sample(2, 1, 2.1, 2.1, 3.0, 424, "ModelError", "no config.pbtxt <here>", "r2"),
-    Sample(3, 0, 3.2, 3.2, 3.4, 200, WRONG_ANSWER, "model-1.tar.gz: found 2", "r3"),
-    Sample(4, 1, 3.3, 3.3, 3.5, 200, request_id="never told"),
+    SentRequest(0, 0, 0.1, 0.1, 1.1, 200, request_id="r0"),
+    SentRequest(1, 0, 1.9, 1.95, 2.0, 200, request_id="r1"),
+    SentRequest(2, 1, 2.1, 2.1, 3.0, 424, "ModelError", "no config.pbtxt <here>", "r2"),
+    SentRequest(3, 0, 3.2, 3.2, 3.4, 200, WRONG_ANSWER, "model-1.tar.gz: found 2", "r3"),
+    SentRequest(4, 1, 3.3, 3.3, 3.5, 200, request_id="never told"),
 )
 RECORDING = Recording(
     started=1000.0,
@@ -49,9 +56,9 @@ RECORDING = Recording(
     samples=SAMPLES,
     not_sent=(Arrival(5, 3.4, 1),),
     events=[json.loads(line) for line in EVENTS.read_text("utf-8").splitlines()],
-    looks=(Look(0.0, state(0, 2**20)), Look(1.0, state(1, 3 * 2**20))),
+    looks=(ObservedState(0.0, state(0, 2**20)), ObservedState(1.0, state(1, 3 * 2**20))),
 )
-SETTING = Setting(
+SETTING = ReplayContext(
     Settings(models=2, rps=1.5, duration_s=4.0, memory="4GB"),
     TARGETS,
     zipf_shares(2, 1.1),

@@ -75,8 +75,8 @@ class Variants:
         managed = self._endpoints.lookup(variant.endpoint)
         if managed is None or managed.status != "InService":
             return None
-        production = managed.deployment.productions.get(variant.variant)
-        return None if production is None else production.fleet.desired
+        deployed_variant = managed.deployment.deployed_variants.get(variant.variant)
+        return None if deployed_variant is None else deployed_variant.fleet.desired
 
     async def scale(self, variant: VariantId, count: int) -> None:
         """Returns once the variant has so many instances.

@@ -206,13 +206,13 @@ class Given:
 
 def evaluate(expression: str, given: Given) -> Value:
     """Raises WrongExpression."""
-    reader = _Reader(expression, given)
+    parser = _Parser(expression, given)
     try:
-        value = reader.read(0)
+        value = parser.read(0)
     except RecursionError as error:
         shown = expression[:_SHOWN_CHARACTERS]
         raise WrongExpression(f"The expression {shown!r}... is nested too deeply.") from error
-    reader.end()
+    parser.end()
     return value
 
 
@@ -222,7 +222,7 @@ def names_in(expression: str) -> frozenset[str]:
     return frozenset(word for word in names if word[0].islower())
 
 
-class _Reader:
+class _Parser:
     """Reads and reckons at once, from left to right."""
 
     def __init__(self, expression: str, given: Given) -> None:

@@ -238,7 +238,7 @@ def page_of(
 
 
 @dataclass
-class _Reader:
+class _PageState:
     deltas: Deltas = field(default_factory=Deltas)
     due: float = 0.0
     warned: bool = False
@@ -251,7 +251,7 @@ class ContainerMetrics:
         self, store: MetricStore, clock: Clock, pages: Callable[[], Iterable[Page]]
     ) -> None:
         self._store, self._clock, self._pages = store, clock, pages
-        self._readers: dict[Page, _Reader] = {}
+        self._states: dict[Page, _PageState] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -264,13 +264,13 @@ class ContainerMetrics:
     async def look(self, http: aiohttp.ClientSession) -> None:
         """Read the pages whose time it is."""
         pages, now = set(self._pages()), self._clock.now()
-        self._readers = {page: self._readers.get(page, _Reader()) for page in pages}
-        due = [page for page, reader in self._readers.items() if reader.due <= now]
+        self._states = {page: self._states.get(page, _PageState()) for page in pages}
+        due = [page for page, state in self._states.items() if state.due <= now]
         for page in due:
-            self._readers[page].due = now + page.every_s
-        await asyncio.gather(*(self._read(http, page, self._readers[page]) for page in due))
+            self._states[page].due = now + page.every_s
+        await asyncio.gather(*(self._read(http, page, self._states[page]) for page in due))
 
-    async def _read(self, http: aiohttp.ClientSession, page: Page, reader: _Reader) -> None:
+    async def _read(self, http: aiohttp.ClientSession, page: Page, state: _PageState) -> None:
         """A container without metrics has none; one that is leaving may not answer."""
         try:
             async with http.get(page.url, headers={"Accept": "text/plain"}) as answer:
@@ -281,12 +281,12 @@ class ContainerMetrics:
         except (aiohttp.ClientError, asyncio.TimeoutError, ValueError) as error:
             _logger.debug("%s: no metrics (%s: %s)", page.url, type(error).__name__, error)
             return
-        if len(samples) > _MOST and not reader.warned:
-            reader.warned = True
+        if len(samples) > _MOST and not state.warned:
+            state.warned = True
             _logger.warning(
                 "%s has %s samples: the first %s are published", page.url, len(samples), _MOST
             )
-        self._publish(page, reader.deltas.of(samples[:_MOST]))
+        self._publish(page, state.deltas.of(samples[:_MOST]))
 
     def _publish(self, page: Page, samples: Iterable[Sample]) -> None:
         at = self._clock.now()

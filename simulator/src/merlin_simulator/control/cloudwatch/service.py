@@ -113,20 +113,22 @@ class CloudWatch:
 
     def _in_service(self, endpoint_name: str, variant: str) -> int:
         managed = self._endpoints.lookup(endpoint_name)
-        production = None if managed is None else managed.deployment.productions.get(variant)
-        return 0 if production is None else production.fleet.in_service
+        deployed_variant = (
+            None if managed is None else managed.deployment.deployed_variants.get(variant)
+        )
+        return 0 if deployed_variant is None else deployed_variant.fleet.in_service
 
     def _pages(self) -> Iterator[Page]:
         """Where the instances in service have their own metrics."""
         for managed in self._endpoints.all():
             config = managed.record.get("MetricsConfig")
-            for variant, production in managed.deployment.productions.items():
-                model = managed.record["Models"].get(production.config["ModelName"])
+            for variant, deployed_variant in managed.deployment.deployed_variants.items():
+                model = managed.record["Models"].get(deployed_variant.config["ModelName"])
                 where = None if model is None else page_of(container_of(model), config)
                 if where is None:
                     continue
                 path, every_s = where
-                for instance in production.fleet.variant.instances:
+                for instance in deployed_variant.fleet.variant.instances:
                     if instance.state is InstanceState.IN_SERVICE:
                         url = instance.client.url.rstrip("/") + path
                         yield Page(managed.name, variant, instance.name, url, every_s)

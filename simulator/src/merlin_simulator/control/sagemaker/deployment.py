@@ -25,7 +25,7 @@ class DeploymentFailed(Exception):
 
 
 @dataclass
-class Production:
+class DeployedVariant:
     """A variant that is deployed: its instances, its weight and how its configuration has it."""
 
     fleet: Fleet
@@ -37,29 +37,29 @@ class Production:
 #: Makes what a variant of a configuration is deployed as, without an instance yet: of an endpoint's
 #: name, the variant, its model as it was created, the endpoint's log and the numbers of instances.
 #: Raises SimulatorError.
-MakeProduction = Callable[
+MakeVariant = Callable[
     [str, Mapping[str, Any], Mapping[str, Any], EventLog, Iterator[int]],
-    Awaitable[Production],
+    Awaitable[DeployedVariant],
 ]
 
 
 class Deployment:
     """The fleets of one endpoint."""
 
-    def __init__(self, endpoint_name: str, log: EventLog, make: MakeProduction) -> None:
+    def __init__(self, endpoint_name: str, log: EventLog, make: MakeVariant) -> None:
         self.endpoint_name, self.log = endpoint_name, log
         self._make, self._numbers = make, itertools.count(1)
-        self.productions: dict[str, Production] = {}
+        self.deployed_variants: dict[str, DeployedVariant] = {}
         self.endpoint: Endpoint | None = None
         #: Of an update, by variant: those that come up, and those that have been taken over from.
-        self._coming: dict[str, Production] = {}
-        self._leaving: dict[str, Production] = {}
+        self._coming: dict[str, DeployedVariant] = {}
+        self._leaving: dict[str, DeployedVariant] = {}
 
-    def deployed(self) -> Iterator[tuple[FleetPart, Production]]:
+    def list_fleets(self) -> Iterator[tuple[FleetPart, DeployedVariant]]:
         """Everything that has instances, and what it is to the endpoint's requests."""
-        yield from ((FleetPart.SERVING, production) for production in self.productions.values())
-        yield from ((FleetPart.COMING, production) for production in self._coming.values())
-        yield from ((FleetPart.LEAVING, production) for production in self._leaving.values())
+        yield from ((FleetPart.SERVING, deployed) for deployed in self.deployed_variants.values())
+        yield from ((FleetPart.COMING, deployed) for deployed in self._coming.values())
+        yield from ((FleetPart.LEAVING, deployed) for deployed in self._leaving.values())
 
     async def deploy(
         self,
@@ -73,23 +73,23 @@ class Deployment:
 
         Raises DeploymentFailed, or asyncio.CancelledError; what came is gone then.
         """
-        self._coming = coming = dict[str, Production]()
+        self._coming = coming = dict[str, DeployedVariant]()
         try:
             for variant in variants:
                 name = variant["VariantName"]
-                coming[name] = await self._make_production(variant, models)
+                coming[name] = await self._make_variant(variant, models)
                 coming[name].weight = retained.get(name, {}).get("weight", coming[name].weight)
             await _all(
-                self._scale(production, count_of(production.config, retained))
-                for production in coming.values()
+                self._scale(deployed, count_of(deployed.config, retained))
+                for deployed in coming.values()
             )
         except BaseException:
             await _uninterrupted(_stop_all(coming.values()))
             raise
         finally:
             self._coming = {}
-        self._leaving = leaving = self.productions
-        self.productions = coming
+        self._leaving = leaving = self.deployed_variants
+        self.deployed_variants = coming
         self._switch()
         try:
             await _uninterrupted(_stop_all(leaving.values()))
@@ -99,41 +99,43 @@ class Deployment:
     async def scale(self, counts: Mapping[str, int], weights: Mapping[str, float]) -> None:
         """Other counts and weights. Raises DeploymentFailed; then the counts are as before."""
         for name, weight in weights.items():
-            self.productions[name].weight = weight
+            self.deployed_variants[name].weight = weight
         self._switch()
-        await _all(self._scale(self.productions[name], count) for name, count in counts.items())
+        await _all(
+            self._scale(self.deployed_variants[name], count) for name, count in counts.items()
+        )
 
     async def stop(self) -> None:
         """Nothing is left: instances answer what they have, then their containers end."""
-        await _stop_all(production for _, production in self.deployed())
-        self.productions, self.endpoint = {}, None
+        await _stop_all(deployed for _, deployed in self.list_fleets())
+        self.deployed_variants, self.endpoint = {}, None
 
     def _switch(self) -> None:
         shares = [
-            Share(production.fleet.variant, production.weight)
-            for production in self.productions.values()
+            Share(deployed.fleet.variant, deployed.weight)
+            for deployed in self.deployed_variants.values()
         ]
         if self.endpoint is None:
             self.endpoint = Endpoint(self.endpoint_name, shares, self.log)
         else:
             self.endpoint.switch(shares)
 
-    async def _make_production(
+    async def _make_variant(
         self, variant: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]
-    ) -> Production:
+    ) -> DeployedVariant:
         model = models[variant["ModelName"]]
         try:
             return await self._make(self.endpoint_name, variant, model, self.log, self._numbers)
         except SimulatorError as error:
             raise DeploymentFailed(str(error)[:_REASON_CHARACTERS]) from error
 
-    async def _scale(self, production: Production, count: int) -> None:
+    async def _scale(self, deployed: DeployedVariant, count: int) -> None:
         try:
-            await production.fleet.scale(count)
+            await deployed.fleet.scale(count)
         except (ArchiveUnavailable, ImageUnavailable) as error:
             raise DeploymentFailed(str(error)[:_REASON_CHARACTERS]) from error
         except SimulatorError as error:
-            name = production.fleet.variant.name
+            name = deployed.fleet.variant.name
             # It begins and ends as SageMaker's.
             begin = (
                 f"The primary container for production variant {name} did not pass the ping health "
@@ -152,8 +154,8 @@ def count_of(variant: Mapping[str, Any], retained: Mapping[str, Mapping[str, Any
     return count
 
 
-async def _stop_all(productions: Iterable[Production]) -> None:
-    await asyncio.gather(*(production.fleet.stop() for production in productions))
+async def _stop_all(deployed_variants: Iterable[DeployedVariant]) -> None:
+    await asyncio.gather(*(deployed.fleet.stop() for deployed in deployed_variants))
 
 
 async def _all(work: Any) -> None:
@@ -231,21 +233,21 @@ def check_idle(managed: ManagedEndpoint, region: str) -> None:
 def describe_variants(managed: ManagedEndpoint) -> list[dict[str, Any]]:
     """ProductionVariants of DescribeEndpoint."""
     described = []
-    for name, production in managed.deployment.productions.items():
+    for name, deployed in managed.deployment.deployed_variants.items():
         described.append(
             {
                 "VariantName": name,
                 "DeployedImages": [
                     {
-                        "SpecifiedImage": production.image,
-                        "ResolvedImage": production.image,
+                        "SpecifiedImage": deployed.image,
+                        "ResolvedImage": deployed.image,
                         "ResolutionTime": managed.record["LastModifiedTime"],
                     }
                 ],
-                "CurrentWeight": production.weight,
-                "DesiredWeight": production.weight,
-                "CurrentInstanceCount": production.fleet.in_service,
-                "DesiredInstanceCount": production.fleet.desired,
+                "CurrentWeight": deployed.weight,
+                "DesiredWeight": deployed.weight,
+                "CurrentInstanceCount": deployed.fleet.in_service,
+                "DesiredInstanceCount": deployed.fleet.desired,
             }
         )
     return described
@@ -258,12 +260,15 @@ def find_retained(
     if not members.get("RetainAllVariantProperties"):
         return {}
     left_out = {
-        production["VariantPropertyType"]
-        for production in members.get("ExcludeRetainedVariantProperties", ())
+        excluded["VariantPropertyType"]
+        for excluded in members.get("ExcludeRetainedVariantProperties", ())
     }
     retained = dict[str, dict[str, Any]]()
-    for name, production in managed.deployment.productions.items():
-        retained[name] = {"count": production.fleet.desired, "weight": production.weight}
+    for name, deployed in managed.deployment.deployed_variants.items():
+        retained[name] = {
+            "count": deployed.fleet.desired,
+            "weight": deployed.weight,
+        }
         if "DesiredInstanceCount" in left_out:
             del retained[name]["count"]
         if "DesiredWeight" in left_out:

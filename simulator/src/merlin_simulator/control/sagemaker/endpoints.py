@@ -20,7 +20,7 @@ from merlin_simulator.control.sagemaker.deployment import (
     DESCRIBED,
     Deployment,
     DeploymentFailed,
-    MakeProduction,
+    MakeVariant,
     ManagedEndpoint,
     check_idle,
     count_of,
@@ -67,7 +67,7 @@ class Endpoints:
         clock: Clock,
         configs: EndpointConfigs,
         models: Models,
-        make: MakeProduction,
+        make: MakeVariant,
         quotas: Mapping[str, int],
         log: EventLog,
     ) -> None:
@@ -207,7 +207,7 @@ class Endpoints:
         counts, weights = dict[str, int](), dict[str, float]()
         for desired in call.members["DesiredWeightsAndCapacities"]:
             name = desired["VariantName"]
-            if name not in managed.deployment.productions:
+            if name not in managed.deployment.deployed_variants:
                 raise ServiceError(f'Could not find variant "{name}" of endpoint "{arn}".')
             if (count := desired.get("DesiredInstanceCount")) is not None:
                 counts[name] = count
@@ -319,8 +319,8 @@ class Endpoints:
         if reason is not None:
             record["FailureReason"] = reason
         record["Variants"] = {
-            name: {"count": production.fleet.desired, "weight": production.weight}
-            for name, production in managed.deployment.productions.items()
+            name: {"count": deployed.fleet.desired, "weight": deployed.weight}
+            for name, deployed in managed.deployment.deployed_variants.items()
         }
         self._set_status(managed, status)
 
@@ -371,9 +371,12 @@ class Endpoints:
                 raise ServiceError(
                     f"DesiredInstanceCount of variant {name} is {count}: expected at least 1."
                 )
-            production = managed.deployment.productions[name]
+            deployed = managed.deployment.deployed_variants[name]
             more.append(
-                {**production.config, "InitialInstanceCount": count - production.fleet.desired}
+                {
+                    **deployed.config,
+                    "InitialInstanceCount": count - deployed.fleet.desired,
+                }
             )
         self._check_quotas(more)
 
@@ -391,9 +394,9 @@ class Endpoints:
 
     def _check_quotas(self, variants: Iterable[Mapping[str, Any]]) -> None:
         in_use = [
-            (production.config["InstanceType"], production.fleet.desired)
+            (deployed.config["InstanceType"], deployed.fleet.desired)
             for managed in self._by_name.values()
-            for _, production in managed.deployment.deployed()
+            for _, deployed in managed.deployment.list_fleets()
         ]
         check_quotas(self._quotas, variants, in_use)
 

@@ -17,7 +17,7 @@ from merlin_simulator.replay.asking import (
 )
 from merlin_simulator.replay.copies import (
     NAMED_MODEL,
-    find_variants,
+    find_source_models,
     make_asking,
     make_names,
     write_archive,
@@ -110,10 +110,10 @@ def test_copies_take_turns_with_the_exports(tmp_path: Path) -> None:
     """With two exports every other archive has the same content, and is asked its request."""
     for name, weights in (("a", b"1"), ("b", b"2")):
         export(tmp_path / "in" / name, weights)
-    variants = find_variants(tmp_path / "in", None)
+    sources = find_source_models(tmp_path / "in", None)
     (tmp_path / "out").mkdir()
     names = make_names(5)
-    write_copies(names, variants, tmp_path / "out", lambda count: None)
+    write_copies(names, sources, tmp_path / "out", lambda count: None)
     found = [files_of(tmp_path / f"out/{name}.tar.gz")["net/1/weights.bin"] for name in names]
     assert found == [b"1", b"2", b"1", b"2", b"1"]
 
@@ -132,12 +132,12 @@ def test_exports_as_they_are_written_take_turns(tmp_path: Path) -> None:
     (folder / ".hidden/net/config.pbtxt").touch()
     (folder / "readme.txt").touch()
     (folder / "request.json").write_text('{"of": "the rest"}')
-    variants = find_variants(folder, None)
+    sources = find_source_models(folder, None)
     found = [folder / "a/repository", folder / "b", folder / "c"]
-    assert [variant.repository for variant in variants] == found
+    assert [variant.repository for variant in sources] == found
     own: object = {"inputs": []}
     rest: object = {"of": "the rest"}
-    assert [json.loads(variant.request) for variant in variants] == [own, own, rest]
+    assert [json.loads(variant.request) for variant in sources] == [own, own, rest]
 
 
 @pytest.mark.parametrize("given", ["export", "export/repository", "export/repository/net"])
@@ -145,7 +145,7 @@ def test_a_model_folder_is_an_export_or_a_repository_or_a_model(tmp_path: Path, 
     """request.json is looked for in the export, or beside the folder."""
     folder = export(tmp_path / "export", b"w", {"outputs": [{"name": "Y", "data": [1.0]}]})
     (folder / "repository/request.json").write_text('{"of": "the model"}')
-    (one,) = find_variants(tmp_path / given, None)
+    (one,) = find_source_models(tmp_path / given, None)
     beside_model = given.endswith("net")
     assert one.repository == folder / "repository" / ("net" if beside_model else "")
     expected: object = {"of": "the model"} if beside_model else {"inputs": []}
@@ -157,7 +157,7 @@ def test_a_request_given_by_name_is_sent(tmp_path: Path) -> None:
     """--request wins over the file beside the repository, and brings its own expected answer."""
     export(tmp_path / "export", b"w", {"outputs": [{"name": "Y", "data": [1.0]}]})
     (tmp_path / "other.json").write_text("[]")
-    (one,) = find_variants(tmp_path / "export", tmp_path / "other.json")
+    (one,) = find_source_models(tmp_path / "export", tmp_path / "other.json")
     assert one.request == b"[]"
     assert one.expected is None
 
@@ -180,7 +180,7 @@ def test_an_unusable_folder_is_refused(tmp_path: Path, spoil: str, said: str) ->
     else:
         (folder / name).rename(tmp_path / "gone")
     with pytest.raises(UnusableModel, match=said):
-        find_variants(folder, None)
+        find_source_models(folder, None)
 
 
 def test_a_named_answer_must_be_the_models_and_the_requests() -> None:

@@ -1,1 +1,0 @@
-"""What moto holds, kept on disk: objects' bytes as files, calls that are made again at a start."""

@@ -1,1 +1,0 @@
-"""What `python -m simulator plan` does: from files to settings, from outcomes to answers."""
