@@ -54,7 +54,7 @@ _VERSIONS = ("1.1", "1.0")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Stage:
+class Phase:
     """What of a request has come, as plain numbers: they are written twice for each request.
 
     After NO_MORE nothing more is read.
@@ -81,7 +81,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.stage = Stage.NOTHING
+        self.phase = Phase.NOTHING
         self._quiet_since = self.loop.time()
         self._reading_since: float | None = None
         self._heard_at = self._quiet_since
@@ -96,7 +96,7 @@ class BoundedProtocol(HttpToolsProtocol):
         admitted = self.crowd.admit(self, self._quiet_since)
         self.beside = not admitted
         if admitted is None:
-            self.stage = Stage.LAST_WORD_SAID
+            self.phase = Phase.LAST_WORD_SAID
             error = self.crowd.too_many()
             self.tell_refused(error)
             transport.write(_write_error(error))
@@ -107,12 +107,12 @@ class BoundedProtocol(HttpToolsProtocol):
         answering = self.answering
         if answering is not None and not answering.response_complete:
             self.give_up(answering)
-        if self.stage == Stage.BODY:
+        if self.phase == Phase.BODY:
             self.drop_unread(self.cycle)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.stage >= Stage.NO_MORE:
+        if self.phase >= Phase.NO_MORE:
             return
         self._fed = len(data)
         try:
@@ -123,7 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._end_with(self._why or no_request(error))
             return
-        if self.stage:
+        if self.phase:
             self._partly_read()
 
     def _read_without_upgrade(self, rest: memoryview) -> None:
@@ -146,7 +146,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 rest = rest[wish.args[0] :]
 
     def eof_received(self) -> bool | None:  # type: ignore[override] # asyncio.Protocol's
-        if self.stage == Stage.LAST_WORD_SAID or not self._owes() or self._never_whole():
+        if self.phase == Phase.LAST_WORD_SAID or not self._owes() or self._never_whole():
             return None  # which closes it
         self._eof = True
         self._doubt()
@@ -163,12 +163,12 @@ class BoundedProtocol(HttpToolsProtocol):
     # -- httptools' callbacks
 
     def on_message_begin(self) -> None:
-        self.stage, self.head_size, self.beside_body, self.hosts = Stage.HEAD, 0, None, 0
+        self.phase, self.head_size, self.beside_body, self.hosts = Phase.HEAD, 0, None, 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """As uvicorn's, without a call more; but a trailer is no header (RFC 9110 6.5.1)."""
-        if self.stage == Stage.BODY:
+        if self.phase == Phase.BODY:
             if self._count_beside().trailer_too_much(len(name) + len(value) + 4):
                 self.refuse(head_too_large())
             return
@@ -197,7 +197,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.refuse(BadRequest("the request's target", _quoted(self.url), "a path"))
         self._body_size = 0
         super().on_headers_complete()
-        self.stage = Stage.BODY
+        self.phase = Phase.BODY
 
     def on_body(self, body: bytes) -> None:
         self._body_size += len(body)
@@ -206,7 +206,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self.stage != Stage.BODY:
+        if self.phase != Phase.BODY:
             return  # the head is read again
         self.read_whole()
         super().on_message_complete()
@@ -226,7 +226,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def read_whole(self) -> None:
         """The request is whole."""
-        self.stage = Stage.NOTHING
+        self.phase = Phase.NOTHING
         self._reading_since = None
 
     def refuse(self, error: ServeError) -> NoReturn:
@@ -290,7 +290,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _never_whole(self) -> bool:
         """Whether all that is owed is the answer to a request whose body has just broken off."""
-        unread = self.stage == Stage.BODY and self.answering is self.cycle
+        unread = self.phase == Phase.BODY and self.answering is self.cycle
         return unread and not self.cycle.response_started and not self.pipeline
 
     def on_response_complete(self) -> None:
@@ -302,7 +302,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.pipeline:
             self.flow.resume_reading()
             self._start_asgi_task(*self.pipeline.pop())
-        elif self.stage == Stage.NO_MORE:
+        elif self.phase == Phase.NO_MORE:
             self._say_last_word()
         elif self._eof or self.beside:
             self.transport.close()
@@ -312,13 +312,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _end_with(self, word: ServeError | None) -> None:
         """Read no further request; say this when all that is owed has been answered."""
-        if self.stage == Stage.BODY:
+        if self.phase == Phase.BODY:
             if self.cycle.response_complete:  # it was answered before its body was read
                 word = None
             self.drop_unread(self.cycle, word)
         elif word is not None:
             self.tell_refused(word)
-        self.stage, self._word, self._reading_since = Stage.NO_MORE, word, None
+        self.phase, self._word, self._reading_since = Phase.NO_MORE, word, None
         if self.transport.is_closing():
             return
         if self._owes():
@@ -327,7 +327,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._say_last_word()
 
     def _say_last_word(self) -> None:
-        self.stage, self._quiet_since = Stage.LAST_WORD_SAID, self.loop.time()
+        self.phase, self._quiet_since = Phase.LAST_WORD_SAID, self.loop.time()
         if self._word is not None:
             self.transport.write(_write_error(self._word))
         if self._eof:
@@ -347,7 +347,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _partly_read(self) -> None:
         """Bytes have come, and a request is not whole."""
-        if self.stage == Stage.HEAD:
+        if self.phase == Phase.HEAD:
             # What came before it in the same read is another request's.
             self.head_size += self._fed if self.head_size else 1 + sum(self._head_sizes())
             too_large = self.head_size > LARGEST_HEAD or len(self.headers) > MOST_HEADERS
@@ -376,7 +376,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @property
     def idle_since(self) -> float | None:
         """Since when nothing is asked; None while something is."""
-        is_asked = self.stage in (Stage.HEAD, Stage.BODY) or self._owes()
+        is_asked = self.phase in (Phase.HEAD, Phase.BODY) or self._owes()
         return None if is_asked else self._quiet_since
 
     @property
@@ -394,7 +394,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @property
     def stalled_since(self) -> float:
         """Since when such a request has not gone on: a head is to come at once, a body may take."""
-        head = self.stage == Stage.HEAD and self._reading_since is not None
+        head = self.phase == Phase.HEAD and self._reading_since is not None
         return self._reading_since if head else self._heard_at  # type: ignore[return-value]
 
     def is_under_way(self, now: float) -> bool:
@@ -443,9 +443,9 @@ class BoundedProtocol(HttpToolsProtocol):
             allowed = limits.keep_alive_s if self.answering is not None else limits.read_s
             if self.beside:
                 allowed = min(allowed, BESIDE_S)
-            if self.stage != Stage.LAST_WORD_SAID and quiet > allowed:
+            if self.phase != Phase.LAST_WORD_SAID and quiet > allowed:
                 self._end_for_certain()
-            elif self.stage == Stage.LAST_WORD_SAID and quiet > limits.linger_s:
+            elif self.phase == Phase.LAST_WORD_SAID and quiet > limits.linger_s:
                 self.transport.close()
 
     def _patience(self) -> float:

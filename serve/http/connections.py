@@ -19,7 +19,7 @@ from typing import Protocol
 
 from serve.errors import Overloaded
 from serve.limit import named
-from serve.models.request_queue import Refusals
+from serve.models.request_queue import Overloads
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class ConnectionLimits:
     linger_s: float = 5.0  # after the last word, what still comes is read away
 
 
-class Connection(Protocol):
+class CallerConnection(Protocol):
     """What is known of one; times are the event loop's."""
 
     @property
@@ -89,16 +89,16 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self._all: set[Connection] = set()
-        self._beside: set[Connection] = set()
-        self._may_go: list[tuple[_Turn, Connection]] = []
+        self._all: set[CallerConnection] = set()
+        self._beside: set[CallerConnection] = set()
+        self._may_go: list[tuple[_Turn, CallerConnection]] = []
         self._looked_at, self._all_found = -1.0, False
-        self._refusals = Refusals()
+        self._overloads = Overloads()
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def admit(self, connection: Connection, now: float) -> bool | None:
+    def admit(self, connection: CallerConnection, now: float) -> bool | None:
         """Take in a new one, and let another go for it if need be.
 
         True: it is one like all (1). False: it is one of the few beside the bound, for anything
@@ -115,9 +115,9 @@ class Connections:
     def too_many(self) -> Overloaded:
         """What a connection over the bound is told."""
         most = self.limits.connections
-        return self._refusals.overloaded(f"{most} connections are in use already{named(most)}")
+        return self._overloads.make_error(f"{most} connections are in use already{named(most)}")
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: CallerConnection) -> None:
         """It has ended; idempotent."""
         self._all.discard(connection)
         self._beside.discard(connection)
@@ -141,7 +141,10 @@ class Connections:
         return self._one_of(_first_to_go(self._beside, now, self.limits.slow_s), self._beside, now)
 
     def _one_of(
-        self, candidates: list[tuple[_Turn, Connection]], known: set[Connection], now: float
+        self,
+        candidates: list[tuple[_Turn, CallerConnection]],
+        known: set[CallerConnection],
+        now: float,
     ) -> bool:
         """Whether one of those found could go: it is still there, and has not gone on since."""
         while candidates:
@@ -171,7 +174,7 @@ class Connections:
 _Turn = tuple[int, float]
 
 
-def _turn(connection: Connection, now: float, slow_s: float) -> _Turn | None:
+def _turn(connection: CallerConnection, now: float, slow_s: float) -> _Turn | None:
     """None while it may not go. Those that may go in the order of these numbers:
 
     0. nothing was ever asked on it, for longer than _SILENT_S.
@@ -196,8 +199,8 @@ def _turn(connection: Connection, now: float, slow_s: float) -> _Turn | None:
 
 
 def _first_to_go(
-    connections: Iterable[Connection], now: float, slow_s: float
-) -> list[tuple[_Turn, Connection]]:
+    connections: Iterable[CallerConnection], now: float, slow_s: float
+) -> list[tuple[_Turn, CallerConnection]]:
     """The first to go stands last."""
     turns = ((_turn(connection, now, slow_s), connection) for connection in connections)
     candidates = [(turn, connection) for turn, connection in turns if turn is not None]

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from serve.deadline import within
 from serve.errors import ServeError, TritonUnavailable
-from serve.http.bounded_protocol import CONTINUE, BoundedProtocol, Stage
+from serve.http.bounded_protocol import CONTINUE, BoundedProtocol, Phase
 from serve.http.connections import Connections
 from serve.http.error_responses import find_status, make_error_answer
 from serve.http.request_bounds import has_path
@@ -165,7 +165,7 @@ class _Protocol(BoundedProtocol):
                 cycle.drop_body()
 
     def on_message_begin(self) -> None:
-        self.stage, self.head_size, self.beside_body, self.hosts = Stage.HEAD, 0, None, 0
+        self.phase, self.head_size, self.beside_body, self.hosts = Phase.HEAD, 0, None, 0
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
@@ -199,7 +199,7 @@ class _Protocol(BoundedProtocol):
         if cycle.__class__ is not _Exchange:
             super().on_message_complete()
             return
-        if self.stage != Stage.BODY:
+        if self.phase != Phase.BODY:
             return  # of a head that is read again
         self.read_whole()
         cycle.whole = True
@@ -220,7 +220,7 @@ class _Protocol(BoundedProtocol):
         if not plain:
             self._begin_special(exchange)
         self.cycle = exchange  # type: ignore[assignment]
-        self.stage = Stage.BODY
+        self.phase = Phase.BODY
         self.check_announced(self.headers, self.crowd.limits.largest_body)
 
     def _begin_special(self, exchange: _Exchange) -> None:

@@ -12,18 +12,18 @@ from dataclasses import replace
 
 from serve.errors import BadRequest
 from serve.invoke.all_outputs import ask_for_all, is_json
-from serve.invoke.compressed_bodies import MOST_INFLATED, inflated, is_compressed
+from serve.invoke.compressed_bodies import MOST_INFLATED, inflate, is_compressed
 from serve.invoke.headers import ACCEPT_ENCODING, read_headers
 from serve.invoke.json.exact_doubles import read_exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
 from serve.invoke.request import Passage
-from serve.invoke.request_checks import Checked, check_object, check_request, check_strings
+from serve.invoke.request_checks import CheckedRequest, check_object, check_request, check_strings
 from serve.invoke.translation import Translation, in_steps, write_in_json
 from serve.invoke.triton_request import TritonRequest
 from serve.triton.connection import Answer
 
 #: What may take long goes on beside other requests.
-_inflate, _check_strings = in_steps(inflated), in_steps(check_strings)
+_inflate, _check_strings = in_steps(inflate), in_steps(check_strings)
 _read_exact_doubles = in_steps(read_exact_doubles)
 
 
@@ -133,7 +133,7 @@ def _ask_for_all(triton_request: TritonRequest, outputs: Sequence[str]) -> Trito
 
 
 async def _put_exact_doubles(
-    triton_request: TritonRequest, checked: Checked, text: bytes, tensors: Sequence[bytes]
+    triton_request: TritonRequest, checked: CheckedRequest, text: bytes, tensors: Sequence[bytes]
 ) -> TritonRequest:
     """The request with its FP64 as binary tensors; as it is where tritonserver will refuse it."""
     body = [*checked.written]

@@ -43,7 +43,7 @@ def is_compressed(headers: Headers) -> bool:
     raise BadRequest("the header Content-Encoding", shown, "gzip, deflate or identity")
 
 
-def inflated(
+def inflate(
     body: Iterable[bytes], most: int = MOST_INFLATED, grown: Callable[[int], object] | None = None
 ) -> Generator[None, None, list[bytes]]:
     """A compressed body as it was before, in steps. zlib finds out whether it is gzip or deflate.
@@ -55,7 +55,7 @@ def inflated(
     pieces: list[bytes] = []
     size = 0
     try:
-        for piece in _inflated(body):
+        for piece in _inflate_members(body):
             size += len(piece)
             if size > most:
                 raise BodyTooLarge("more once it is inflated", most)
@@ -74,7 +74,7 @@ def inflated(
     return pieces
 
 
-def _inflated(body: Iterable[bytes]) -> Iterator[bytes]:
+def _inflate_members(body: Iterable[bytes]) -> Iterator[bytes]:
     """One compressed stream, or several gzip members one after the other (RFC 1952 2.2)."""
     inflater, members = _make_inflater(), 1
     for part in _parts(body):

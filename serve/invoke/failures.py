@@ -132,7 +132,7 @@ def _translate_failure(model: Model, refused: Refusal, triton_request: TritonReq
     mark = _CUT if refused.cut else ""
     cause = find_failure_cause(refused.message + mark, cut=refused.cut) or _NO_REASON
     mistake = _find_mistake(model, cause, triton_request) if model.serving.has_columns else None
-    failures = 0 if mistake else model.failed()
+    failures = 0 if mistake else model.count_failure()
     error: ServeError
     if mistake:
         error = CallerError(mistake)

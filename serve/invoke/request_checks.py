@@ -68,7 +68,7 @@ _INSTEAD = ": send binary tensors, or fewer rows"
 _LENGTHS_AT_ONCE = 1000
 
 
-class Checked(NamedTuple):
+class CheckedRequest(NamedTuple):
     """What is left to do with a request that tritonserver may be given."""
 
     #: For check_strings: (start, end, elements) of each binary tensor of strings, counted from the
@@ -86,10 +86,10 @@ class Checked(NamedTuple):
         return bool(self.written or self.with_doubles)
 
 
-_NOTHING_LEFT = Checked()
+_NOTHING_LEFT = CheckedRequest()
 
 
-def check_request(text: bytes, binary: int = 0, threshold: str = "the threshold") -> Checked:
+def check_request(text: bytes, binary: int = 0, threshold: str = "the threshold") -> CheckedRequest:
     """Raise BadRequest for an inference that tritonserver must not be given.
 
     text: the request's JSON. binary: bytes of binary tensors behind it. threshold: what sets the
@@ -104,7 +104,7 @@ def check_request(text: bytes, binary: int = 0, threshold: str = "the threshold"
             if all(tensor.datatype != "FP64" for tensor in request.inputs):
                 return _NOTHING_LEFT
             if written := _write_doubles(request, text):
-                return Checked(written=written)
+                return CheckedRequest(written=written)
     return _check_long(text, binary, threshold)
 
 
@@ -177,7 +177,7 @@ def _too_long(text: bytes, threshold: str) -> BodyTooLarge:
     )
 
 
-def _check_long(text: bytes, binary: int, threshold: str) -> Checked:
+def _check_long(text: bytes, binary: int, threshold: str) -> CheckedRequest:
     if len(text) > LONGEST_JSON:
         raise _too_long(text, threshold)
     length = len(text)
@@ -218,7 +218,7 @@ def _check_long(text: bytes, binary: int, threshold: str) -> Checked:
         )
     if text.count(b":") != members:  # as in _is_plain
         check_unique(text, request)
-    return Checked(tuple(strings), _with_doubles(text, request, length - len(text), sizes))
+    return CheckedRequest(tuple(strings), _with_doubles(text, request, length - len(text), sizes))
 
 
 def _with_doubles(

@@ -198,7 +198,7 @@ class Translation:
             async with self._locked_by(deadline, sum(map(len, answer.body))):
                 answer = await write_in_json(request, answer, grown)
         if answer.header(b"content-type") == _JSON:
-            model.answered(large=sum(map(len, answer.body)) >= self._threshold_bytes)
+            model.note_answer(large=sum(map(len, answer.body)) >= self._threshold_bytes)
         return answer
 
     @asynccontextmanager

@@ -24,7 +24,7 @@ from serve.errors import KilledForMemory, ResourceExhausted, TritonError
 from serve.limit import named
 from serve.models.registry import Registry, State
 from serve.resources.census import Census, take_census
-from serve.resources.footprints import Footprints, Forecast, StubSettings, Taken
+from serve.resources.footprints import Footprints, Forecast, MeasuredLoad, StubSettings
 from serve.resources.free import (
     DESCRIPTORS,
     MEMORY,
@@ -38,7 +38,7 @@ from serve.resources.free import (
     measure_free,
 )
 from serve.resources.gpus import GpuMemory, Gpus
-from serve.resources.ledger import Entry, Lack, Ledger
+from serve.resources.ledger import Lack, Ledger, LedgerEntry
 from serve.threads import run_in_daemon_thread
 
 _log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class AdmissionSettings:
 
 
 @dataclass(frozen=True)
-class View:
+class Snapshot:
     """What is free and who holds what, of one moment."""
 
     at: float
@@ -77,16 +77,20 @@ class View:
     gpus: Mapping[int, GpuMemory]
 
 
-def take_view(settings: AdmissionSettings, at: float, gpus: Mapping[int, GpuMemory]) -> View:
+def take_snapshot(
+    settings: AdmissionSettings, at: float, gpus: Mapping[int, GpuMemory]
+) -> Snapshot:
     """Blocking, some ms. Free last: what is taken between the two is counted twice then."""
     census = settings.take_census(settings.serving_repository, settings.kernel)
-    return View(at, measure_free(settings.kernel, census.pid), census, gpus)
+    return Snapshot(at, measure_free(settings.kernel, census.pid), census, gpus)
 
 
 class Reservation:
     """What one load was promised; exactly one of its two ends is told."""
 
-    def __init__(self, admission: Admission, entry: Entry | None, before: View | None) -> None:
+    def __init__(
+        self, admission: Admission, entry: LedgerEntry | None, before: Snapshot | None
+    ) -> None:
         self._admission, self._entry, self._before = admission, entry, before
 
     def failed(self, _: object, error: BaseException | None, __: object) -> None:
@@ -104,7 +108,7 @@ class Reservation:
         if self._entry is not None:
             self._admission._give_back(self._entry)
 
-    def taken(self) -> None:
+    def settle(self) -> None:
         """The load ended well: it is looked at, later, what it took."""
         if self._entry is not None:
             self._admission._finish(self._entry, self._before)
@@ -132,8 +136,8 @@ class Admission:
         self._clock = clock
         self._ledger = ledger or Ledger(Footprints(settings.stubs))
         self._footprints = self._ledger.footprints
-        self._looking: asyncio.Future[View] | None = None
-        self._view: View | None = None
+        self._looking: asyncio.Future[Snapshot] | None = None
+        self._snapshot: Snapshot | None = None
         self._unused_gpus: Mapping[int, GpuMemory] = {}
         #: Loads that have ended well and are being looked at.
         self.learning: set[asyncio.Future[None]] = set()
@@ -154,33 +158,33 @@ class Admission:
         try:
             gpus = self._settings.gpus
             demand = await run_in_daemon_thread(lambda: measure_demand(plan, gpus), "demand")
-            view = await self._look()
+            snapshot = await self._look()
             patience = self._clock() + self._settings.patience_s
-            while self._should_wait(demand, view) and self._clock() < patience:
+            while self._should_wait(demand, snapshot) and self._clock() < patience:
                 await self._change(patience - self._clock())
-                view = await self._look()
-            if self._would_help(demand, view):
-                view = await self._after_renewal(demand)
+                snapshot = await self._look()
+            if self._would_help(demand, snapshot):
+                snapshot = await self._after_renewal(demand)
             elif self._renewing.locked():  # or tritonserver would be killed under this load
                 async with self._renewing:
-                    view = await self._look_anew()
+                    snapshot = await self._look_anew()
         except (OSError, RuntimeError) as error:  # no descriptor, no thread
             raise ResourceExhausted(
                 f"no resources to load the model {plan.model_name}: {error}; unload a model"
             ) from error
-        return Reservation(self, self._decide(plan.model_name, demand, view), view)
+        return Reservation(self, self._decide(plan.model_name, demand, snapshot), snapshot)
 
-    def _should_wait(self, demand: Demand, view: View) -> bool:
+    def _should_wait(self, demand: Demand, snapshot: Snapshot) -> bool:
         """Not for what lacks room already: the platform can unload a model meanwhile."""
-        self._follow_registry(view.census)
-        forecast, lack = self._weigh(demand, view)
-        coming = self._ledger.coming(view.census, view.at)
-        spare = view.free.get(MEMORY, 1 << 62) - self._settings.memory_reserve_bytes
+        self._follow_registry(snapshot.census)
+        forecast, lack = self._weigh(demand, snapshot)
+        coming = self._ledger.coming(snapshot.census, snapshot.at)
+        spare = snapshot.free.get(MEMORY, 1 << 62) - self._settings.memory_reserve_bytes
         return lack is None and self._ledger.is_better_known_soon(
-            forecast, view.census, spare, coming
+            forecast, snapshot.census, spare, coming
         )
 
-    def _would_help(self, demand: Demand, view: View) -> bool:
+    def _would_help(self, demand: Demand, snapshot: Snapshot) -> bool:
         """Whether a new tritonserver makes room: the one that is there keeps what dead stubs had.
 
         It must keep more for the dead than the living have, since all wait while it is replaced; a
@@ -188,36 +192,36 @@ class Admission:
         While models are loaded or unloaded, a region without a stub may be one that is just being
         made, or removed.
         """
-        lack = self._weigh(demand, view)[1]
+        lack = self._weigh(demand, snapshot)[1]
         if self._renew is None or lack is None or self._ledger.loading:
             return False
         if self._registry.count(State.RELOADING, State.UNLOADING):
             return False
         if self._renewed_at is not None and self._clock() - self._renewed_at < _RENEWED_S:
             return False
-        living = sum(held.region for held in view.census.models.values())
+        living = sum(held.region for held in snapshot.census.models.values())
         each = self._registry.count(State.READY) * self._settings.stubs.region
-        worth_it = view.census.abandoned >= max(lack.missing, living, each)
+        worth_it = snapshot.census.abandoned >= max(lack.missing, living, each)
         return lack.resource in (SHARED_MEMORY, MEMORY) and worth_it
 
-    async def _after_renewal(self, demand: Demand) -> View:
+    async def _after_renewal(self, demand: Demand) -> Snapshot:
         """One at a time: who comes later finds room."""
         async with self._renewing:
-            view = await self._look_anew()
-            if self._renew is not None and self._would_help(demand, view):
+            snapshot = await self._look_anew()
+            if self._renew is not None and self._would_help(demand, snapshot):
                 _log.warning(
                     "tritonserver keeps %d MB of /dev/shm of python stubs that died; it is replaced"
                     " to make room, and its models are loaded again",
-                    view.census.abandoned >> 20,
+                    snapshot.census.abandoned >> 20,
                 )
                 self._renewed_at = self._clock()
                 try:
                     await self._renew()
                 except TritonError as error:
                     _log.error("tritonserver could not be replaced: %s", error)
-                view = await self._look_anew()
-            self._view = view
-            return view
+                snapshot = await self._look_anew()
+            self._snapshot = snapshot
+            return snapshot
 
     async def _change(self, timeout_s: float) -> None:
         """Return when a load has ended and what it took is known, or after timeout_s."""
@@ -233,31 +237,31 @@ class Admission:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _decide(self, name: str, demand: Demand, view: View) -> Entry:
-        forecast, lack = self._weigh(demand, view)
+    def _decide(self, name: str, demand: Demand, snapshot: Snapshot) -> LedgerEntry:
+        forecast, lack = self._weigh(demand, snapshot)
         if lack is not None:
             why = forecast.why_of(lack.resource)
-            raise ResourceExhausted(_describe_lack(name, lack, self._list_kept(view), why))
+            raise ResourceExhausted(_describe_lack(name, lack, self._list_kept(snapshot), why))
         return self._ledger.begin(name, demand, forecast)
 
-    def _weigh(self, demand: Demand, view: View) -> tuple[Forecast, Lack | None]:
-        forecast = self._footprints.forecast(demand, view.gpus)
-        coming = self._ledger.coming(view.census, view.at)
-        free = {**view.free, **self._measure_free_of_gpus(demand, view)}
-        return forecast, self._ledger.lacking(forecast, free, self._list_kept(view), coming)
+    def _weigh(self, demand: Demand, snapshot: Snapshot) -> tuple[Forecast, Lack | None]:
+        forecast = self._footprints.forecast(demand, snapshot.gpus)
+        coming = self._ledger.coming(snapshot.census, snapshot.at)
+        free = {**snapshot.free, **self._measure_free_of_gpus(demand, snapshot)}
+        return forecast, self._ledger.lacking(forecast, free, self._list_kept(snapshot), coming)
 
-    def _list_kept(self, view: View) -> dict[Resource, int]:
-        gpus = {gpu_memory(gpu): self._settings.gpu_reserve_bytes for gpu in view.gpus}
+    def _list_kept(self, snapshot: Snapshot) -> dict[Resource, int]:
+        gpus = {gpu_memory(gpu): self._settings.gpu_reserve_bytes for gpu in snapshot.gpus}
         return {**_KEPT, MEMORY: self._settings.memory_reserve_bytes, **gpus}
 
-    def _measure_free_of_gpus(self, demand: Demand, view: View) -> dict[Resource, int]:
+    def _measure_free_of_gpus(self, demand: Demand, snapshot: Snapshot) -> dict[Resource, int]:
         """For models that live in tritonserver, what frameworks there keep of unloaded ones too.
 
         They give no memory back to the driver, and use it again for the next model.
         """
         inside = self._footprints.in_server(demand)
         free = {}
-        for gpu, memory in view.gpus.items():
+        for gpu, memory in snapshot.gpus.items():
             what = gpu_memory(gpu)
             shares = sum(entry.forecast.amounts.get(what, 0) for entry in self._ledger.entries)
             before = self._unused_gpus.get(gpu, memory).used
@@ -267,25 +271,30 @@ class Admission:
 
     # -- what there is
 
-    async def _look(self) -> View:
+    async def _look(self) -> Snapshot:
         """What is free and held; one that is hardly older than this call, or a new one."""
-        if self._view is not None and self._clock() - self._view.at < self._settings.fresh_s:
-            return self._view
+        if (
+            self._snapshot is not None
+            and self._clock() - self._snapshot.at < self._settings.fresh_s
+        ):
+            return self._snapshot
         if self._looking is None:
             self._looking = asyncio.ensure_future(self._look_anew())
-            self._looking.add_done_callback(self._keep_view)
+            self._looking.add_done_callback(self._keep_snapshot)
         return await asyncio.shield(self._looking)
 
-    def _keep_view(self, looked: asyncio.Future[View]) -> None:
+    def _keep_snapshot(self, looked: asyncio.Future[Snapshot]) -> None:
         self._looking = None
         if not looked.cancelled() and looked.exception() is None:
-            self._view = looked.result()
+            self._snapshot = looked.result()
 
-    async def _look_anew(self) -> View:
+    async def _look_anew(self) -> Snapshot:
         at = self._clock()
         gpus = await self._gpus.memory() if self._gpus is not None else {}
         self._unused_gpus = self._unused_gpus or gpus
-        return await run_in_daemon_thread(lambda: take_view(self._settings, at, gpus), "resources")
+        return await run_in_daemon_thread(
+            lambda: take_snapshot(self._settings, at, gpus), "resources"
+        )
 
     def _follow_registry(self, census: Census) -> None:
         """Forget models that are gone; see which will be loaded again and which have grown."""
@@ -304,23 +313,23 @@ class Admission:
             if model is not None and entry.is_there(census):
                 self._footprints.observe(entry.demand, entry.held(census))
 
-    def _give_back(self, entry: Entry) -> None:
+    def _give_back(self, entry: LedgerEntry) -> None:
         self._ledger.end(entry)
         self._notify()
 
     # -- what loads took
 
-    def _was_killed(self, entry: Entry, before: View | None) -> None:
+    def _was_killed(self, entry: LedgerEntry, before: Snapshot | None) -> None:
         if before is not None and entry.alone:  # or another one may have been meant
             self._footprints.killed(entry.demand, before.free.get(MEMORY, 0))
 
-    def _finish(self, entry: Entry, before: View | None) -> None:
+    def _finish(self, entry: LedgerEntry, before: Snapshot | None) -> None:
         self._ledger.finish(entry, self._clock())
         learning = asyncio.ensure_future(self._learn(entry, before))
         self.learning.add(learning)
         learning.add_done_callback(self.learning.discard)
 
-    async def _learn(self, entry: Entry, before: View | None) -> None:
+    async def _learn(self, entry: LedgerEntry, before: Snapshot | None) -> None:
         """Look at what the load took; where that fails, nothing is learned."""
         try:
             self._note(entry, before, await self._look_anew())
@@ -330,7 +339,7 @@ class Admission:
             entry.told = True
             self._notify()
 
-    def _note(self, entry: Entry, before: View | None, after: View) -> None:
+    def _note(self, entry: LedgerEntry, before: Snapshot | None, after: Snapshot) -> None:
         model = {model.name: model for model in self._registry.all_loaded()}.get(entry.name)
         if self._ledger.get(entry.name) is not entry or model is None:
             return
@@ -344,18 +353,18 @@ class Admission:
         entry.forecast = self._footprints.forecast(entry.demand, after.gpus)
 
 
-def _measure_taken(demand: Demand, before: View | None, after: View) -> Taken:
+def _measure_taken(demand: Demand, before: Snapshot | None, after: Snapshot) -> MeasuredLoad:
     names = {model.triton_name for model in demand.models}
     held = {name: it for name, it in after.census.models.items() if name in names}
     if before is None or before.census.pid != after.census.pid:
-        return Taken(held)
+        return MeasuredLoad(held)
     gpus = {
         gpu: memory.used - before.gpus[gpu].used
         for gpu, memory in after.gpus.items()
         if gpu in before.gpus
     }
     grown = after.census.server.memory - before.census.server.memory
-    return Taken(held, grown, {gpu: more for gpu, more in gpus.items() if more >= _NOISE})
+    return MeasuredLoad(held, grown, {gpu: more for gpu, more in gpus.items() if more >= _NOISE})
 
 
 def _describe_lack(name: str, lack: Lack, reserves: Amounts, why: str) -> str:

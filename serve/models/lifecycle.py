@@ -183,7 +183,7 @@ class Lifecycle:
                 fails_in_part=facts.fails_in_part,
             )
             undo.pop_all()  # the load is complete: nothing is undone from here on
-            reservation.taken()
+            reservation.settle()
         _log_event("model loaded", model, started, **_describe(serving_plan))
         return serving_plan
 

@@ -106,11 +106,11 @@ class Model:
         if self.in_flight == 0:
             self._notify()
 
-    def answered(self, *, large: bool) -> None:
+    def note_answer(self, *, large: bool) -> None:
         """Its last answer in JSON was one worth translating, or was not."""
         self.answers_large = large
 
-    def failed(self) -> int:
+    def count_failure(self) -> int:
         """Count a request at which it failed; at how many it has since it answered one."""
         self.failures += 1
         return self.failures

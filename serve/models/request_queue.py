@@ -64,13 +64,13 @@ class Bounds:
     total_held_bytes: int = 1024 * MIB
 
 
-class Refusals:
-    """Makes the errors of a crowd, and logs them now and then, since there are many at once."""
+class Overloads:
+    """Errors of a crowd, logged now and then, since there are many at once."""
 
     def __init__(self) -> None:
         self._refused, self._logged_at = 0, -_LOGGED_EVERY_S
 
-    def overloaded(self, why: str) -> Overloaded:
+    def make_error(self, why: str) -> Overloaded:
         """The error to raise."""
         self._refused += 1
         now = time.monotonic()
@@ -87,7 +87,7 @@ class RequestQueues:
         self.bounds, self.streams = bounds or Bounds(), streams
         self.waiting = self.held_bytes = 0
         self._held_by_model: dict[str, int] = {}
-        self._refusals = Refusals()
+        self._overloads = Overloads()
 
     @property
     def largest(self) -> int:
@@ -102,12 +102,12 @@ class RequestQueues:
         """So many bytes more of bodies for that model are held. Raises Overloaded."""
         held, bounds = self._held_by_model.get(name, 0), self.bounds
         if held + count > bounds.held_bytes:
-            raise self._refusals.overloaded(
+            raise self._overloads.make_error(
                 f"requests and answers of {bounds.held_bytes // MIB} MB for the model"
                 f" {shortened(name)} are held already{named(bounds.held_bytes)}"
             )
         if self.held_bytes + count > bounds.total_held_bytes:
-            raise self._refusals.overloaded(
+            raise self._overloads.make_error(
                 f"requests and answers of {bounds.total_held_bytes // MIB} MB are held already"
                 f"{named(bounds.total_held_bytes)}"
             )
@@ -127,11 +127,11 @@ class RequestQueues:
         """Raise Overloaded unless one more may wait where so many do; most: for this model."""
         bound = min(self.bounds.waiting, most)
         if waiting >= bound:
-            raise self._refusals.overloaded(
+            raise self._overloads.make_error(
                 f"{waiting} requests wait for the model {shortened(name)} already{named(bound)}"
             )
         if self.waiting >= self.bounds.total_waiting:
-            raise self._refusals.overloaded(
+            raise self._overloads.make_error(
                 f"{self.waiting} requests wait already{named(self.bounds.total_waiting)}"
             )
 

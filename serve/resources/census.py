@@ -37,7 +37,7 @@ _PREFIX = "shm-region-prefix-name="
 
 
 @dataclass(frozen=True)
-class Held:
+class Usage:
     """What processes hold."""
 
     memory: int = 0  # bytes now, the region included
@@ -46,8 +46,8 @@ class Held:
     processes: int = 0  # stubs
     tasks: int = 0  # threads of these, children's included
 
-    def __add__(self, other: Held) -> Held:
-        return Held(
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
             self.memory + other.memory,
             self.peak + other.peak,
             self.region + other.region,
@@ -60,8 +60,8 @@ class Held:
 class Census:
     """What tritonserver and its stubs hold."""
 
-    models: Mapping[str, Held] = field(default_factory=dict)  # of stubs, by the Triton model
-    server: Held = Held()  # tritonserver's own, without stubs
+    models: Mapping[str, Usage] = field(default_factory=dict)  # of stubs, by the Triton model
+    server: Usage = Usage()  # tritonserver's own, without stubs
     pid: int | None = None  # tritonserver's
     #: Bytes of tritonserver's regions in /dev/shm that no stub uses. While nothing is being loaded
     #: they are those of stubs that died, which some versions keep for as long as they live.
@@ -77,12 +77,12 @@ def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = N
     server = _find_server(proc, children.get(parent or os.getpid(), ()), serving_repository)
     if server is None:
         return Census()
-    models: dict[str, Held] = {}
+    models: dict[str, Usage] = {}
     pids: dict[str, tuple[int, ...]] = {}
     used = set()
 
-    def count(name: str, held: Held, family: Sequence[Process]) -> None:
-        models[name] = models.get(name, Held()) + held
+    def count(name: str, held: Usage, family: Sequence[Process]) -> None:
+        models[name] = models.get(name, Usage()) + held
         pids[name] = (*pids.get(name, ()), *(process.pid for process in family))
 
     for stub in children.get(server.pid, ()):
@@ -108,9 +108,9 @@ def _find_server(proc: str, ours: Sequence[Process], serving_repository: Path) -
     return next((child for child in ours if argument in _read_arguments(proc, child.pid)), None)
 
 
-def _sum_held(proc: str, family: Iterable[Process], region: int) -> Held:
+def _sum_held(proc: str, family: Iterable[Process], region: int) -> Usage:
     """A stub's own and that of all below it."""
-    held = Held(region, region, region, 1)
+    held = Usage(region, region, region, 1)
     for process in family:
         held += _own(proc, process)
     return held
@@ -131,18 +131,18 @@ def _find_forked(
                 yield from ((process, inherited) for process in below)
 
 
-def _sum_forked(proc: str, family: Iterable[Process], inherited: int) -> Held:
+def _sum_forked(proc: str, family: Iterable[Process], inherited: int) -> Usage:
     """A forked process's own and that of all below it; its stub is counted for itself."""
-    held = Held()
+    held = Usage()
     for process in family:
         own = _own(proc, process, with_shared=True)
         memory = max(own.memory - inherited, 0) + min(inherited, _CHANGED)
         peak = max(own.peak - inherited, 0) + min(inherited, _CHANGED)
-        held += Held(memory, peak, tasks=own.tasks)
+        held += Usage(memory, peak, tasks=own.tasks)
     return held
 
 
-def _own(proc: str, process: Process, *, with_shared: bool = False) -> Held:
+def _own(proc: str, process: Process, *, with_shared: bool = False) -> Usage:
     """One process; its peak is that of its resident memory, less the files in it now.
 
     with_shared: memory that it shares with a process that it was forked for counts as its own.
@@ -155,7 +155,7 @@ def _own(proc: str, process: Process, *, with_shared: bool = False) -> Held:
     shared = rows.get(b"RssShmem", 0)
     memory = rows.get(b"RssAnon", 0) + (shared if with_shared else 0)
     files = rows.get(b"RssFile", 0) + (0 if with_shared else shared)
-    return Held(memory, max(memory, rows.get(b"VmHWM", 0) - files), tasks=process.threads)
+    return Usage(memory, max(memory, rows.get(b"VmHWM", 0) - files), tasks=process.threads)
 
 
 def _read_region_name(arguments: tuple[str, ...]) -> str:

@@ -32,7 +32,7 @@ from ensemble_tools.serving.demand import (
     PYTHON_KINDS,
     WORKFLOW,
 )
-from serve.resources.census import Held
+from serve.resources.census import Usage
 from serve.resources.free import (
     DESCRIPTORS,
     MEMORY,
@@ -105,19 +105,19 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Taken:
+class MeasuredLoad:
     """What a load was seen to take."""
 
-    held: Mapping[str, Held]  # by the Triton model; models in tritonserver have nothing
+    held: Mapping[str, Usage]  # by the Triton model; models in tritonserver have nothing
     in_server: int | None = None  # bytes that tritonserver grew by; None beside other loads
     gpus: Mapping[int, int] | None = None  # bytes of each GPU; None beside other loads
 
 
 @dataclass(frozen=True)
-class _Archive:
+class _Footprint:
     """What an archive's loads took, in bytes and numbers."""
 
-    load: Held  # the most that stubs held at its last loads
+    load: Usage  # the most that stubs held at its last loads
     service: int  # the most later
     in_server: int
     gpus: Mapping[int, int] | None  # None while other loads ran beside each of its own
@@ -128,8 +128,8 @@ class Footprints:
 
     def __init__(self, stubs: StubSettings) -> None:
         self._stubs = stubs
-        self._archives: OrderedDict[str, _Archive] = OrderedDict()
-        self._kinds: OrderedDict[str, deque[tuple[str, Held]]] = OrderedDict()
+        self._archives: OrderedDict[str, _Footprint] = OrderedDict()
+        self._kinds: OrderedDict[str, deque[tuple[str, Usage]]] = OrderedDict()
         self._killed: OrderedDict[str, int] = OrderedDict()
 
     def forecast(self, demand: Demand, gpus: Collection[int] = ()) -> Forecast:
@@ -170,16 +170,16 @@ class Footprints:
         on_gpu = (model for model in demand.models if model.on_gpus)
         return not any(self._of_kind(model.kind).processes for model in on_gpu)
 
-    def held(self, held: Held) -> Amounts:
+    def held(self, held: Usage) -> Amounts:
         """What these processes hold of what a forecast has."""
         return self._amounts(held, held.memory, {}, own=0)
 
-    def growth(self, demand: Demand, held: Held) -> int:
+    def growth(self, demand: Demand, held: Usage) -> int:
         """Bytes that a loaded model is expected to grow by, since it did so before."""
         known = self._archives.get(demand.identity)
         return max(0, known.service - held.memory) if known is not None else 0
 
-    def learn(self, demand: Demand, taken: Taken) -> None:
+    def learn(self, demand: Demand, taken: MeasuredLoad) -> None:
         """A load has ended well and took this."""
         self._killed.pop(demand.identity, None)
         before = self._archives.get(demand.identity)
@@ -190,9 +190,9 @@ class Footprints:
         else:
             in_server = before.in_server if before is not None else estimate
         service = held.memory + _tables(demand, later=True)
-        now = _Archive(held, service, in_server, taken.gpus)
+        now = _Footprint(held, service, in_server, taken.gpus)
         if before is not None:
-            now = _Archive(
+            now = _Footprint(
                 _settled(before.load, held),
                 _decay(before.service, service),
                 _decay(before.in_server, in_server),
@@ -206,7 +206,7 @@ class Footprints:
         """The kernel killed a process while this was loaded, alone, into so many free bytes."""
         _put(self._killed, demand.identity, free, _ARCHIVES)
 
-    def observe(self, demand: Demand, held: Held) -> None:
+    def observe(self, demand: Demand, held: Usage) -> None:
         """A loaded model holds this now; it may have grown since its load."""
         known = self._archives.get(demand.identity)
         if known is not None and held.memory > known.service:
@@ -220,7 +220,7 @@ class Footprints:
         """Of how many kinds of models something is known."""
         return len(self._kinds)
 
-    def _learn_kind(self, demand: Demand, model: ModelDemand, taken: Taken) -> None:
+    def _learn_kind(self, demand: Demand, model: ModelDemand, taken: MeasuredLoad) -> None:
         held = taken.held.get(model.triton_name)
         if model.kind == ENSEMBLE or (held is None and taken.in_server is None):
             return
@@ -229,7 +229,7 @@ class Footprints:
             if any(it.kind not in (ENSEMBLE, model.kind) for it in alone):
                 return
             count = sum(it.instances for it in alone if it.kind == model.kind)
-            held = Held(peak=max(0, taken.in_server or 0) // max(1, count))
+            held = Usage(peak=max(0, taken.in_server or 0) // max(1, count))
         else:
             held = _divide(held, max(1, held.processes))
         payload = model.payload_bytes + held.region
@@ -238,12 +238,12 @@ class Footprints:
         others = [sample for sample in samples if sample[0] != demand.identity]
         _put(self._kinds, model.kind, deque([*others, (demand.identity, beside)], _SAMPLES), _KINDS)
 
-    def _guess(self, model: ModelDemand) -> Held:
+    def _guess(self, model: ModelDemand) -> Usage:
         each = self._of_kind(model.kind)
         memory = each.peak + model.payload_bytes + each.region
         return _multiply(replace(each, memory=memory, peak=memory), model.instances)
 
-    def _of_kind(self, kind: str) -> Held:
+    def _of_kind(self, kind: str) -> Usage:
         """One instance of it, without its weights and its region."""
         samples = [held for _, held in self._kinds.get(kind, ())]
         if samples:
@@ -251,8 +251,8 @@ class Footprints:
         memory = _FIRST.get(kind, _UNKNOWN_BACKEND) * _MIB
         if kind in PYTHON_KINDS or kind in _STAND_INS:
             tasks = _THREADS + (os.cpu_count() or 1)
-            return Held(peak=memory, region=self._stubs.region, processes=1, tasks=tasks)
-        return Held(peak=memory)
+            return Usage(peak=memory, region=self._stubs.region, processes=1, tasks=tasks)
+        return Usage(peak=memory)
 
     def _guess_on_gpus(self, demand: Demand, gpus: Collection[int]) -> dict[int, int]:
         """Its files' sizes and a context for each process, on each GPU that its models may use."""
@@ -265,13 +265,13 @@ class Footprints:
                     total[gpu] = total.get(gpu, 0) + taken
         return total
 
-    def _guess_in_server(self, demand: Demand, taken: Taken) -> int:
+    def _guess_in_server(self, demand: Demand, taken: MeasuredLoad) -> int:
         """A guess of what those models take that have no stubs."""
         inside = (model for model in demand.models if model.triton_name not in taken.held)
         return sum(self._guess(model).memory for model in inside if model.kind != ENSEMBLE)
 
     def _amounts(
-        self, held: Held, memory: int, gpus: Mapping[int, int], own: int = _OWN
+        self, held: Usage, memory: int, gpus: Mapping[int, int], own: int = _OWN
     ) -> dict[Resource, int]:
         stubs = held.processes
         return {
@@ -311,17 +311,17 @@ def _decay_all(before: Mapping[int, int] | None, now: Mapping[int, int]) -> dict
     return {gpu: _decay(before.get(gpu, 0), now.get(gpu, 0)) for gpu in {*before, *now}}
 
 
-def _settled(before: Held, now: Held) -> Held:
+def _settled(before: Usage, now: Usage) -> Usage:
     return replace(now, peak=_decay(before.peak, now.peak))
 
 
-def _sum(held: Iterable[Held]) -> Held:
-    return sum(held, Held())
+def _sum(held: Iterable[Usage]) -> Usage:
+    return sum(held, Usage())
 
 
-def _divide(held: Held, count: int) -> Held:
-    return Held(*(value // count for value in vars(held).values()))
+def _divide(held: Usage, count: int) -> Usage:
+    return Usage(*(value // count for value in vars(held).values()))
 
 
-def _multiply(held: Held, count: int) -> Held:
-    return Held(*(value * count for value in vars(held).values()))
+def _multiply(held: Usage, count: int) -> Usage:
+    return Usage(*(value * count for value in vars(held).values()))

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ensemble_tools import Demand
-from serve.resources.census import Census, Held
+from serve.resources.census import Census, Usage
 from serve.resources.footprints import Footprints, Forecast
 from serve.resources.free import MEMORY, Amounts, Resource
 
@@ -23,7 +23,7 @@ _HALF_LIFE_S = 300.0
 
 
 @dataclass
-class Entry:
+class LedgerEntry:
     """A model that is being loaded, or was."""
 
     name: str
@@ -37,10 +37,10 @@ class Entry:
     lost: bool = False  # it is to be loaded again
     told: bool = False  # what its load took is known, or will not be
 
-    def held(self, census: Census) -> Held:
+    def held(self, census: Census) -> Usage:
         """What its stubs hold."""
         models = (census.models.get(model.triton_name) for model in self.demand.models)
-        return sum((held for held in models if held is not None), Held())
+        return sum((held for held in models if held is not None), Usage())
 
     def is_there(self, census: Census) -> bool:
         """Whether it was loaded and has not been lost."""
@@ -70,35 +70,35 @@ class Ledger:
 
     def __init__(self, footprints: Footprints) -> None:
         self.footprints = footprints
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, LedgerEntry] = {}
 
     @property
-    def entries(self) -> Collection[Entry]:
+    def entries(self) -> Collection[LedgerEntry]:
         """All of them."""
         return self._entries.values()
 
     @property
-    def loading(self) -> list[Entry]:
+    def loading(self) -> list[LedgerEntry]:
         """Those whose loads are under way."""
         return [entry for entry in self._entries.values() if entry.loaded_at is None]
 
-    def get(self, name: str) -> Entry | None:
+    def get(self, name: str) -> LedgerEntry | None:
         """The model's entry."""
         return self._entries.get(name)
 
-    def begin(self, name: str, demand: Demand, forecast: Forecast) -> Entry:
+    def begin(self, name: str, demand: Demand, forecast: Forecast) -> LedgerEntry:
         """A load has been admitted."""
-        entry = self._entries[name] = Entry(name, demand, forecast)
+        entry = self._entries[name] = LedgerEntry(name, demand, forecast)
         if len(loading := self.loading) > 1:
             for other in loading:
                 other.alone = False
         return entry
 
-    def finish(self, entry: Entry, now: float) -> None:
+    def finish(self, entry: LedgerEntry, now: float) -> None:
         """Its load has ended well."""
         entry.loaded_at = now
 
-    def end(self, entry: Entry) -> None:
+    def end(self, entry: LedgerEntry) -> None:
         """Its load failed, or it was unloaded; an entry that came after it stays."""
         if self._entries.get(entry.name) is entry:
             del self._entries[entry.name]
@@ -141,7 +141,9 @@ class Ledger:
         needed = forecast.amounts.get(MEMORY, 0) * forecast.doubt
         return bool(guesses) and spare - coming.get(MEMORY, 0) - more < needed
 
-    def _measure_rest(self, entry: Entry, census: Census, now: float) -> Mapping[Resource, int]:
+    def _measure_rest(
+        self, entry: LedgerEntry, census: Census, now: float
+    ) -> Mapping[Resource, int]:
         held = entry.held(census)
         if entry.is_there(census):
             age = now - (entry.loaded_at or now)
@@ -154,7 +156,7 @@ class Ledger:
         }
 
 
-def _measure_more(entry: Entry, census: Census) -> int:
+def _measure_more(entry: LedgerEntry, census: Census) -> int:
     """Bytes that it may take beside what is left of its forecast."""
     forecast, held = entry.forecast.amounts.get(MEMORY, 0), entry.held(census).memory
     return max(0, forecast * entry.forecast.doubt - held) - max(0, forecast - held)

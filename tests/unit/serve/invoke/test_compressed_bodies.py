@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.errors import BadRequest, BodyTooLarge
-from serve.invoke.compressed_bodies import MOST_INFLATED, inflated, is_compressed
+from serve.invoke.compressed_bodies import MOST_INFLATED, inflate, is_compressed
 from serve.limit import Limit
 
 BODY = b'{"inputs":[]}' + b"\0" * 100
@@ -20,8 +20,8 @@ GZIPPED = gzip.compress(BODY, mtime=0)
 
 
 def whole_of(body: list[bytes], **limits: Any) -> list[bytes]:
-    """What inflated answers with after its last step."""
-    steps = inflated(body, **limits)
+    """What inflate answers with after its last step."""
+    steps = inflate(body, **limits)
     while True:
         try:
             next(steps)

@@ -267,7 +267,7 @@ async def test_json_that_is_too_long_to_be_read(tmp_path: Path, large_answers: b
     assert len(body) > 16 * MIB
     async with parts_on_fake(tmp_path) as on:
         await on.load()
-        on.registry.loaded("m").answered(large=large_answers)
+        on.registry.loaded("m").note_answer(large=large_answers)
         invocation = Invocation(
             on.registry,
             on.triton,

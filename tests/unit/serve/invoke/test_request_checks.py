@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from serve.errors import BadRequest, BodyTooLarge, CallerError
 from serve.invoke.request_checks import (
-    Checked,
+    CheckedRequest,
     check_object,
     check_request,
     check_strings,
@@ -150,7 +150,7 @@ def test_nested_data_are_taken() -> None:
     """Lists in lists with as many numbers as the shape has, also where one list is one number."""
     for shape, data in (([2, 1], "[[1], [2]]"), ([1], "[[1]]"), ([2, 2], "[[1, 2], [3, 4]]")):
         body = f'{{"inputs":[{{"name":"A","shape":{shape},"datatype":"FP32","data":{data}}}]}}'
-        assert check_request(body.encode()) == Checked()
+        assert check_request(body.encode()) == CheckedRequest()
 
 
 _NAMES = (
@@ -514,7 +514,7 @@ def test_binary_tensors_that_fit() -> None:
         binary(4, name="h", datatype="FP16"),
         binary(2, name="e", shape=[2], datatype="BOOL"),
     )
-    assert check_request(body, 14) == Checked()
+    assert check_request(body, 14) == CheckedRequest()
     refusal(body, 13)
     refusal(body, 15)
 

@@ -17,7 +17,7 @@ from ensemble_tools import Form, ServingPlan
 from ensemble_tools.serving.plan import PublishedModel
 from serve.errors import KilledForMemory, ResourceExhausted, TritonUnavailable
 from serve.limit import Limit
-from serve.models.admission import Admission, AdmissionSettings, Reservation, take_view
+from serve.models.admission import Admission, AdmissionSettings, Reservation, take_snapshot
 from serve.models.registry import Registry, State
 from serve.resources.census import Census, take_census
 from serve.resources.footprints import Footprints, StubSettings
@@ -92,7 +92,7 @@ class Machine:
         model = self.registry.begin_load(name, "url")
         self.hold(name, memory)
         self.registry.finish_load(model, plan)
-        reservation.taken()
+        reservation.settle()
         await asyncio.gather(*self.admission.learning)
 
     def unload(self, name: str) -> None:
@@ -167,7 +167,7 @@ async def test_a_reserve_of_nothing_admits_all(machine: Machine) -> None:
         await Admission(Registry(), settings).reserve(machine.plan("m")) for _ in range(3)
     ]
     for reservation in reservations:
-        reservation.taken()
+        reservation.settle()
 
 
 async def test_what_it_took_the_last_time(machine: Machine) -> None:
@@ -351,7 +351,7 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
         )
         machine.hold("first", MIB)
         machine.kernel.stub(299, machine.serving, "first", MIB)
-        first.taken()
+        first.settle()
         await asyncio.gather(*admitting.learning)
     there[0] = MIB // 2
     loads = [admitting.reserve(machine.plan(f"m{number}")) for number in range(2)]
@@ -430,7 +430,7 @@ async def _one_is_there(machine: Machine, admitting: Admission) -> None:
     native = machine.plan("first", 'backend: "onnxruntime"')
     reservation = await admitting.reserve(native)
     machine.registry.finish_load(machine.registry.begin_load("first", "url"), native)
-    reservation.taken()
+    reservation.settle()
     await asyncio.gather(*admitting.learning)
 
 
@@ -485,7 +485,7 @@ async def test_gpu_memory_that_a_load_took(tmp_path: Path) -> None:
     )
     cards.rows[0] = GpuMemory(5 * GIB, 3 * GIB)
     machine.registry.finish_load(model, plan)
-    reservation.taken()
+    reservation.settle()
     await asyncio.gather(*machine.admission.learning)
     machine.registry.forget(machine.registry.begin_unload(model.name))
     cards.rows[0] = GpuMemory(3 * GIB, 0)
@@ -532,7 +532,7 @@ async def test_a_machine_that_cannot_be_looked_at(tmp_path: Path, error: Excepti
     with pytest.raises(ResourceExhausted, match="no resources"):
         await machine.admission.reserve(machine.plan("m"))
     machine.registry.finish_load(machine.registry.begin_load("a", "url"), machine.plan("a"))
-    reservation.taken()
+    reservation.settle()
     await asyncio.gather(*machine.admission.learning)
     assert len(machine.ledger.footprints) == 0
 
@@ -545,7 +545,7 @@ async def test_a_model_that_is_gone_before_it_was_looked_at(machine: Machine) ->
         machine.registry.begin_load("m", "u"),
     )
     machine.registry.finish_load(model, plan)
-    reservation.taken()
+    reservation.settle()
     machine.registry.forget(machine.registry.begin_unload(model.name))
     await asyncio.gather(*machine.admission.learning)
     assert len(machine.ledger.footprints) == 0
@@ -558,7 +558,7 @@ def test_it_costs_a_load_little(machine: Machine) -> None:
     took = []
     for _ in range(10):
         started = time.thread_time()
-        take_view(machine.settings, 0.0, {})
+        take_snapshot(machine.settings, 0.0, {})
         took.append(time.thread_time() - started)
     assert min(took) < 0.03
 
@@ -654,7 +654,7 @@ class Traffic:
             await asyncio.sleep(0)
             self.hold(name, memory * MIB)
         self.machine.registry.finish_load(model, plan)
-        reservation.taken()
+        reservation.settle()
 
     async def evict(self) -> None:
         """The least recently used of the models that nobody wants."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.resources.census import Census, Held, take_census
+from serve.resources.census import Census, Usage, take_census
 from serve.resources.free import Kernel
 from serve.resources.processes import FORKED
 from tests.unit.serve.kernel_directory import MIB, SERVER, SHARED, STUB, KernelDirectory
@@ -32,8 +32,8 @@ def test_stubs_by_their_models(machine: KernelDirectory) -> None:
     machine.process(300, 203, ["python", "worker"], 5 * MIB, 2, peak=9 * MIB)
     census = take_census(serving, machine.kernel)
     assert census.models == {
-        "m": Held(32 * MIB, 32 * MIB, 2 * MIB, 2, 10),
-        "m.step": Held(46 * MIB, 50 * MIB, MIB, 1, 7),
+        "m": Usage(32 * MIB, 32 * MIB, 2 * MIB, 2, 10),
+        "m.step": Usage(46 * MIB, 50 * MIB, MIB, 1, 7),
     }
     assert (census.pid, census.server.memory) == (SERVER, 50 * MIB)
 
@@ -97,7 +97,7 @@ def test_a_process_that_ends_while_it_is_read(machine: KernelDirectory, gone: st
     machine.stub(201, machine.root / "serving", "m", MIB)
     (machine.root / f"proc/201/{gone}").unlink()
     census = take_census(machine.root / "serving", machine.kernel)
-    assert census.models.get("m", Held()).memory <= MIB
+    assert census.models.get("m", Usage()).memory <= MIB
 
 
 @pytest.mark.parametrize("region", ["..", "/", "a/b", "missing", "\udcff", ""])

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble_tools import Demand, ModelDemand
-from serve.resources.census import Census, Held
-from serve.resources.footprints import Footprints, Forecast, StubSettings, Taken
+from serve.resources.census import Census, Usage
+from serve.resources.footprints import Footprints, Forecast, MeasuredLoad, StubSettings
 from serve.resources.free import MEMORY, SHARED_MEMORY, TASKS, gpu_memory
 from serve.resources.ledger import Ledger
 from tests.unit.serve.kernel_directory import MIB
@@ -28,7 +28,7 @@ def forecast(memory: int) -> Forecast:
 
 def census(**memory: int) -> Census:
     """One stub of each model, with so many bytes."""
-    return Census({name: Held(it, it, 0, 1, 1) for name, it in memory.items()}, Held(), 1)
+    return Census({name: Usage(it, it, 0, 1, 1) for name, it in memory.items()}, Usage(), 1)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_growth_is_less_likely_the_longer_it_does_not_come() -> None:
     """A model that once held much and does not any more stands in nobody's way for long."""
     footprints = Footprints(StubSettings())
     ledger = Ledger(footprints)
-    footprints.learn(demand("a"), Taken({"a": Held(100 * MIB, 100 * MIB, 0, 1, 1)}))
+    footprints.learn(demand("a"), MeasuredLoad({"a": Usage(100 * MIB, 100 * MIB, 0, 1, 1)}))
     entry = ledger.begin("a", demand("a"), forecast(MIB))
     ledger.finish(entry, 1000.0)
     holding = census(a=40 * MIB)
