@@ -30,6 +30,8 @@ _TABLES = {
 }
 SERVICES = ("sagemaker", "sagemaker-runtime", "application-autoscaling", "cloudwatch")
 WIDTH = 100
+#: So many calls are named, except those that are carried out: all of them are.
+_FEW = 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Calls:
 
 
 def aws_calls() -> str:
-    """For each service, the calls that are carried out, moto's, and how many are refused."""
+    """For each service the calls that are carried out, moto's, and refused ones, or how many."""
     return "\n\n".join(_section(service, calls_of(service)) for service in SERVICES)
 
 
@@ -102,13 +104,14 @@ def _section(service: str, calls: Calls) -> str:
     words = [
         f"## {service}",
         _named("Carried out here", calls.carried_out),
-        _named("Answered by moto", calls.motos),
+        _named_if_few("Answered by moto", calls.motos),
+        _named_if_few("Refused", calls.refused),
     ]
-    few = len(calls.refused) <= 20
-    words.append(
-        _named("Refused", calls.refused) if few else f"Refused: the other {len(calls.refused)}."
-    )
     return "\n\n".join(filter(None, words))
+
+
+def _named_if_few(heading: str, names: frozenset[str]) -> str:
+    return _named(heading, names) if len(names) <= _FEW else f"{heading}: {len(names)} others."
 
 
 def _named(heading: str, names: Iterable[str]) -> str:
