@@ -1,8 +1,7 @@
-"""Processes die: stubs, tritonserver, or all of it again and again."""
+"""Processes die: stubs, and tritonserver."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 from collections.abc import Mapping
@@ -13,14 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from container.constants import Constants
 from tests.contract.conftest import WITNESS, Archive
-from tests.fakes import tritonserver as fake
 from tests.support import models
-from tests.support.container import Container, launch, running, until
-from tests.support.fake_triton import fake_environment
+from tests.support.container import Container, running, until
 from tests.support.protocol import complaint, infer, values
-from tests.support.quick_container import told
 from tests.support.slow_triton import slow_to_start_again
 from tests.support.tritons import BOTH
 
@@ -34,40 +29,38 @@ def _kill_stubs(container: Container, triton_name: str) -> None:
     until(lambda: not killed & container.stubs(triton_name), "the stubs are gone")
 
 
+#: Callers that come together.
+CALLERS = 20
+
+
 @BOTH
-@pytest.mark.parametrize("requests", [1, 20])
 @pytest.mark.parametrize("dying", ["m1", "m1.add1"])
-def test_killed_stub(dying: str, requests: int, mortal: Container, archive: Archive) -> None:
+def test_killed_stub(dying: str, mortal: Container, archive: Archive) -> None:
     """Every request that meets a dead stub is answered: the model is loaded again under it."""
     directory = archive(m=models.adder(3)) if dying == "m1" else models.sums(archive(), [0, 1, 2])
-    with mortal.loaded("m1", directory), ThreadPoolExecutor(requests) as pool:
+    with mortal.loaded("m1", directory), ThreadPoolExecutor(CALLERS) as pool:
         _kill_stubs(mortal, dying)
-        sent = [pool.submit(mortal.invoke, "m1", infer([n])) for n in range(requests)]
+        sent = [pool.submit(mortal.invoke, "m1", infer([n])) for n in range(CALLERS)]
         answers = [values(future.result()) for future in sent]
-        assert answers == [[n + 3.0] for n in range(requests)]
+        assert answers == [[n + 3.0] for n in range(CALLERS)]
         assert mortal.models().keys() == {"m1", WITNESS}
         assert len(mortal.stubs(dying)) == 1
 
 
-def _two_instances(model: models.PythonModel) -> models.PythonModel:
-    return replace(model, more="instance_group { kind: KIND_CPU count: 1 }\n")
-
-
 @BOTH
-@pytest.mark.parametrize("requests", [1, 20])
-def test_killed_instance(requests: int, mortal: Container, archive: Archive) -> None:
+def test_killed_instance(mortal: Container, archive: Archive) -> None:
     """The other instance of the lost model, which 2.51 never releases, is ended as well."""
-    directory = archive(m=_two_instances(models.adder(3)))
-    with mortal.loaded("m1", directory), ThreadPoolExecutor(requests) as pool:
+    two = replace(models.adder(3), more="instance_group { kind: KIND_CPU count: 1 }\n")
+    with mortal.loaded("m1", archive(m=two)), ThreadPoolExecutor(CALLERS) as pool:
         old = mortal.stubs("m1")
         assert len(old) == 2
         killed = min(old)
         os.kill(killed, signal.SIGKILL)
         until(lambda: killed not in mortal.stubs("m1"), "the stub is gone")
         for _ in range(10):  # until one meets the dead stub
-            sent = [pool.submit(mortal.invoke, "m1", infer([n])) for n in range(requests)]
+            sent = [pool.submit(mortal.invoke, "m1", infer([n])) for n in range(CALLERS)]
             answers = [values(future.result()) for future in sent]
-            assert answers == [[n + 3.0] for n in range(requests)]
+            assert answers == [[n + 3.0] for n in range(CALLERS)]
         until(lambda: not old & mortal.stubs("m1"), "the older generation is gone", mortal)
         assert len(mortal.stubs("m1")) == 2
 
@@ -84,13 +77,6 @@ def test_killed_during_a_request(mortal: Container, archive: Archive, tmp_path: 
         until(marker.exists, "the model runs")
         _kill_stubs(mortal, "m1")
         assert values(sent.result()) == [1.5]
-
-
-@BOTH
-def test_a_dead_model_is_unloaded(mortal: Container, archive: Archive) -> None:
-    """A model whose stub is dead can be unloaded, and leaves nothing."""
-    with mortal.loaded("m1", models.sums(archive(), [1, 2])):
-        _kill_stubs(mortal, "m1.add0")
 
 
 @BOTH
@@ -157,83 +143,6 @@ def values_of_a_new_load(container: Container) -> list[object]:
     directory = models.write_archive(container.model_root / "three/model", {"m": models.adder(5)})
     with container.loaded("m3", directory):
         return values(container.invoke("m3", infer([1])))
-
-
-def test_killed_container(triton: Mapping[str, str], tmp_path: Path) -> None:
-    """When the container itself is killed, tritonserver and the stubs end with it."""
-    container = launch(tmp_path, **triton)
-    try:
-        until(lambda: container.ping() == 200, "/ping is 200", container)
-        directory = models.sums(container.model_root / "one/model", [1, 2])
-        assert container.load("m1", directory).status_code == 200
-        everyone = {process.pid for process in container.descendants()}
-        assert len(everyone) >= 3
-        container.signal(signal.SIGKILL)
-        assert container.wait() == -signal.SIGKILL
-        until(lambda: not container.survivors(), "no process is left")
-    finally:
-        container.http.close()
-        container.discard()
-
-
-@pytest.mark.parametrize("life", [{"exit_at_start": 3}, {"die_after_requests": 0}])
-def test_crash_loop(life: Mapping[str, object], tmp_path: Path) -> None:
-    """A tritonserver that dies again and again ends the container: code 1, and why as last word."""
-    environment = fake_environment(tmp_path, **life)
-    container = launch(tmp_path, **told(Constants(restart_limit=2)), **environment)
-    try:
-        if "die_after_requests" in life:
-            _invoke_until_it_ends(container)
-        assert container.wait() == 1
-        last = container.log.strip().splitlines()[-1]
-        assert "CRITICAL" in last
-        assert "tritonserver died 3 times in 60 s" in last
-        assert f"exit code {life.get('exit_at_start', 9)}" in last
-        starts = [e for e in fake.read_record(tmp_path / "record") if e["event"] == "start"]
-        assert len(starts) == 3
-    finally:
-        container.close()
-
-
-def _invoke_until_it_ends(container: Container) -> None:
-    """With another request each time: one that is known is not sent a third time."""
-    numbers = itertools.count()
-    directory = models.write_archive(container.model_root / "one/model", {"m": models.identity})
-    until(lambda: container.ping() == 200, "/ping is 200", container)
-    assert container.load("m1", directory).status_code == 200
-
-    def ended() -> bool:
-        try:
-            answer = container.invoke("m1", infer([next(numbers)]))
-            assert answer.status_code in (404, 500, 503)
-        except httpx.TransportError:
-            return container.process.poll() is not None
-        return container.process.poll() is not None
-
-    until(ended, "the container has ended")
-
-
-def test_no_tritonserver(tmp_path: Path) -> None:
-    """A container that finds no tritonserver ends at once, and says where it looked."""
-    missing = tmp_path / "nowhere"
-    container = launch(tmp_path, SERVE_TRITON_SERVER=str(missing))
-    try:
-        assert container.wait() == 1
-        assert str(missing) in container.log.strip().splitlines()[-1]
-    finally:
-        container.close()
-
-
-def test_wrong_settings(tmp_path: Path) -> None:
-    """Mistakes in the settings are told all at once, before anything is started."""
-    container = launch(tmp_path, SAGEMAKER_SAFE_PORT_RANGE="9-1", SERVE_LOAD_TIMEOUT="soon")
-    try:
-        assert container.wait() == 1
-        last = container.log.strip().splitlines()[-1]
-        assert "SAGEMAKER_SAFE_PORT_RANGE" in last
-        assert "SERVE_LOAD_TIMEOUT" in last
-    finally:
-        container.close()
 
 
 #: Not at once: 2.51 dies when a step errs while the others are still being started.

@@ -64,17 +64,6 @@ def write(directory: Path, name: str, addend: int, group: str) -> Path:
     return archive
 
 
-def test_the_start_says_what_it_found(machine: Container) -> None:
-    """How many GPUs there are, what becomes of the driver, and that nothing is forked."""
-    (configured,) = (line for line in machine.log.splitlines() if " configured " in line)
-    assert "gpus=2" in configured
-    assert "there are GPUs: each model's process imports its libraries itself" in machine.log
-    (line,) = (it for it in machine.log.splitlines() if "CUDA compatibility" in it)
-    assert "are used: the driver is older than this image's CUDA" in line
-    assert f"driver={DRIVER} libraries={COMPAT} path=" in line
-    assert not [it for it in machine.descendants() if it.command[0] == "merlin-interpreter"]
-
-
 def library_path(pid: int) -> list[str]:
     """Where a process's loader looks first."""
     entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -85,8 +74,16 @@ def library_path(pid: int) -> list[str]:
 def test_a_merlin_export(machine: Container) -> None:
     """Its predictor has room on both; its workflow needs none, and is kept on the CPU.
 
+    The start says how many GPUs there are, what becomes of the driver, and that nothing is forked.
     The compatibility libraries come before the host's for tritonserver and for its processes.
     """
+    (configured,) = (line for line in machine.log.splitlines() if " configured " in line)
+    assert "gpus=2" in configured
+    assert "there are GPUs: each model's process imports its libraries itself" in machine.log
+    (line,) = (it for it in machine.log.splitlines() if "CUDA compatibility" in it)
+    assert "are used: the driver is older than this image's CUDA" in line
+    assert f"driver={DRIVER} libraries={COMPAT} path=" in line
+    assert not [it for it in machine.descendants() if it.command[0] == "merlin-interpreter"]
     with machine.loaded("dense", DENSE / "repository"):
         answer = machine.invoke("dense", (DENSE / "request.json").read_bytes())
         assert values(answer, EXPECTED["name"]) == pytest.approx(EXPECTED["data"], rel=1e-6)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from container.constants import Constants
@@ -175,13 +178,18 @@ def _lines_of_models(lines: list[str]) -> int:
     return sum(line.get("dropped", line["source"] == "model") for line in found)
 
 
+@pytest.mark.parametrize("life", [{"exit_at_start": 3}, {"die_after_requests": 0}])
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_the_reason_is_the_last_line(log_format: str, tmp_path: Path) -> None:
-    """Behind the last words of a tritonserver that will not be started again."""
-    environment = fake_environment(tmp_path, say="no such device", exit_at_start=3)
-    once = Constants(restart_limit=1)
-    container = launch(tmp_path, **told(once), SERVE_LOG_FORMAT=log_format, **environment)
+def test_a_tritonserver_that_dies_again_and_again(
+    log_format: str, life: dict[str, object], tmp_path: Path
+) -> None:
+    """It ends the container with code 1, and the reason is the last line: behind its own words."""
+    environment = fake_environment(tmp_path, say="no such device\n", **life)
+    few = Constants(restart_limit=1)
+    container = launch(tmp_path, **told(few), SERVE_LOG_FORMAT=log_format, **environment)
     try:
+        if "die_after_requests" in life:
+            invoke_until_it_ends(container)
         assert container.wait() == 1
     finally:
         container.close()
@@ -193,26 +201,52 @@ def test_the_reason_is_the_last_line(log_format: str, tmp_path: Path) -> None:
     else:
         assert lines.count("| no such device") == 2
         assert " CRITICAL " in lines[-1]
-    assert "died 2 times" in lines[-1]
+    assert "tritonserver died 2 times in 60 s" in lines[-1]
+    assert f"exit code {life.get('exit_at_start', 9)}" in lines[-1]
 
 
-def test_mistakes_of_the_environment_as_json(tmp_path: Path) -> None:
-    """Nothing is read of it but the form of the log."""
-    container = launch(tmp_path, SERVE_LOG_FORMAT="json", SERVE_SLOW_MS="few")
+def invoke_until_it_ends(container: Container) -> None:
+    """With another request each time: one that is known is not sent a third time."""
+    numbers = itertools.count()
+    directory = models.write_archive(container.model_root / "one/model", {"m": models.identity})
+    until(lambda: container.ping() == 200, "/ping is 200", container)
+    assert container.load("m1", directory).status_code == 200
+
+    def ended() -> bool:
+        with contextlib.suppress(httpx.TransportError):
+            answer = container.invoke("m1", infer([next(numbers)]))
+            assert answer.status_code in (404, 500, 503)
+        return container.process.poll() is not None
+
+    until(ended, "the container has ended")
+
+
+@pytest.mark.parametrize(
+    ("settings", "fragments"),
+    [
+        ({"SERVE_TRITON_SERVER": "/no/such/tritonserver"}, ["/no/such/tritonserver"]),
+        (
+            {"SAGEMAKER_SAFE_PORT_RANGE": "9-1", "SERVE_LOAD_TIMEOUT": "soon"},
+            ["SAGEMAKER_SAFE_PORT_RANGE", "SERVE_LOAD_TIMEOUT"],
+        ),
+        ({"SERVE_LOG_FORMAT": "json", "SERVE_SLOW_MS": "few"}, ["SERVE_SLOW_MS", '"CRITICAL"']),
+        (
+            {"SERVE_LOG_FORMAT": "xml"},
+            ["SERVE_LOG_FORMAT is 'xml', expected one of text, json", " CRITICAL "],
+        ),
+    ],
+    ids=["no tritonserver", "all mistakes at once", "as JSON", "a form that there is not"],
+)
+def test_what_cannot_start(settings: dict[str, str], fragments: list[str], tmp_path: Path) -> None:
+    """The last line says why, in the form that the log has, before anything is started."""
+    container = launch(tmp_path, **settings)
     try:
         assert container.wait() == 1
     finally:
         container.close()
-    (line,) = objects(container)
-    assert line["level"] == "CRITICAL"
-    assert "SERVE_SLOW_MS" in line["message"]
-
-
-def test_a_form_that_there_is_not(tmp_path: Path) -> None:
-    """Is refused, in the default one."""
-    container = launch(tmp_path, SERVE_LOG_FORMAT="xml")
-    try:
-        assert container.wait() == 1
-    finally:
-        container.close()
-    assert "SERVE_LOG_FORMAT is 'xml', expected one of text, json" in container.log
+    lines = container.log.splitlines()
+    for fragment in fragments:
+        assert fragment in lines[-1]
+    if settings.get("SERVE_LOG_FORMAT") == "json":
+        (line,) = objects(container)
+        assert line["level"] == "CRITICAL"

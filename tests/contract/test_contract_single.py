@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.contract.conftest import Archive
+from tests.fakes.tritonserver import read_record
 from tests.support import models
 from tests.support.container import ROOT, Container, launch, running, until
-from tests.support.protocol import binary, binary_values, complaint, infer, sized, values
-from tests.support.tritons import TRITONS
+from tests.support.fake_triton import fake_environment
+from tests.support.protocol import binary, complaint, infer, sized, values
+from tests.support.tritons import BOTH, TRITONS
 
 NAME = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
+#: As tritonserver says it of a model that raises while it is loaded.
+UNWILLING = (
+    "load failed for model 'a': version 1 is at UNAVAILABLE state: Internal: FileNotFoundError: "
+    "no weights in /nowhere/weights.bin\n\nAt:\n  /a/1/model.py(4): weights\n;"
+)
 
 
 def _environment(directory: Path, **more: str) -> dict[str, str]:
@@ -40,15 +47,40 @@ def _serving(
         yield container
 
 
-def test_only_directory(triton: Mapping[str, str], tmp_path: Path) -> None:
-    """Without a name the only model directory is served, with a warning; payloads are alike."""
-    with _serving(tmp_path, {"mine": models.adder(1)}, **triton) as container:
-        assert f"{NAME} is not set" in container.log
-        assert values(container.http.post("/invocations", json=infer([1]))) == [2.0]
+EXPORT = ROOT / "examples/merlin/dense/repository"
+
+
+def _one_model(directory: Path) -> None:
+    models.adder(3).write(directory)
+
+
+def _in_one_directory_more(directory: Path) -> None:
+    models.adder(3).write(directory / "extra/mine")
+
+
+def _an_ensemble_with_its_steps(directory: Path) -> None:
+    models.sums(directory, [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("lay", "name"),
+    [(_one_model, None), (_in_one_directory_more, None), (_an_ensemble_with_its_steps, "sum")],
+)
+def test_what_is_served(lay: Callable[[Path], None], name: str | None, tmp_path: Path) -> None:
+    """The only model or the named one, at the top or in one directory more, as on an MME.
+
+    Payloads are alike; other calls are told which there are.
+    """
+    lay(tmp_path / "model")
+    environment = _environment(tmp_path / "model", **({NAME: name} if name else {}))
+    with running(tmp_path, **environment, **fake_environment(tmp_path, computes=True)) as container:
+        assert values(container.http.post("/invocations", json=infer([1]))) == [4.0]
+        assert (f"{NAME} is not set" in container.log) == (name is None)
         body, size = binary([1])
-        headers = {"Content-Type": sized(size)}
-        answer = container.http.post("/invocations", content=body, headers=headers)
-        assert binary_values(answer) == [2.0]
+        answer = container.http.post(
+            "/invocations", content=body, headers={"Content-Type": sized(size)}
+        )
+        assert (answer.status_code, answer.content) == (200, body)  # as the fake answers it
         for bad in (b"", b"{"):
             answer = container.http.post("/invocations", content=bad)
             assert answer.status_code == 400
@@ -58,38 +90,13 @@ def test_only_directory(triton: Mapping[str, str], tmp_path: Path) -> None:
         assert "a single-model endpoint: GET /ping, POST /invocations" in complaint(answer)
 
 
-def test_named_among_several(triton: Mapping[str, str], tmp_path: Path) -> None:
-    """The named model is served; an ensemble brings its steps."""
-    written: dict[str, models.Writable] = {
-        "a": models.adder(1),
-        "b": models.adder(2),
-        "e": models.Chain(("a", "b")),
-    }
-    with _serving(tmp_path, written, **triton, **{NAME: "e"}) as container:
-        assert values(container.http.post("/invocations", json=infer([1]))) == [4.0]
-
-
 def test_executor_export(tmp_path: Path) -> None:
-    """An executor export becomes an ensemble here too, and answers the committed numbers."""
-    example = ROOT / "examples/merlin/dense"
-    environment = _environment(example / "repository", **{NAME: "executor_model"})
-    with running(tmp_path, **environment) as container:
-        answer = container.http.post("/invocations", content=(example / "request.json").read_text())
-        expected = json.loads((example / "expected.json").read_text())["outputs"][0]
-        assert values(answer, expected["name"]) == pytest.approx(expected["data"], rel=1e-6)
+    """It becomes an ensemble here, too."""
+    environment = _environment(EXPORT, **{NAME: "executor_model"})
+    with running(tmp_path, **environment, **fake_environment(tmp_path)) as container:
         assert "pure ensemble" in container.log
-
-
-@pytest.mark.parametrize("layout", ["at the top", "one extra directory"])
-def test_layouts(layout: str, tmp_path: Path) -> None:
-    """A single model's files at the top, or in one extra directory, are served as in MME."""
-    models.write_archive(tmp_path / "source", {"mine": models.adder(1)})
-    if layout == "at the top":
-        shutil.copytree(tmp_path / "source/mine", tmp_path / "model")
-    else:
-        shutil.copytree(tmp_path / "source", tmp_path / "model/extra")
-    with running(tmp_path, **_environment(tmp_path / "model")) as container:
-        assert values(container.http.post("/invocations", json=infer([1]))) == [2.0]
+        published = "".join(path.read_text() for path in container.serving.glob("*/config.pbtxt"))
+        assert 'platform: "ensemble"' in published or "serve_joined" in published
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,9 @@ def test_what_cannot_be_served(
 ) -> None:
     """A container without a model that it can serve ends, and its last line says what it found."""
     directory = models.write_archive(tmp_path / "model", written)
-    container = launch(tmp_path, **_environment(directory, **environment))
+    unwilling = {"message": UNWILLING} if models.unwilling in written.values() else {}
+    fake = fake_environment(tmp_path, load={"a": unwilling})
+    container = launch(tmp_path, **_environment(directory, **environment), **fake)
     try:
         assert container.wait() == 1
         last = container.log.strip().splitlines()[-1]
@@ -119,40 +128,24 @@ def test_what_cannot_be_served(
         container.close()
 
 
-def test_ping_follows_the_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "expected"), [("ready", 503), ("live", 200)])
+def test_ping_follows_the_model(mode: str, expected: int, tmp_path: Path) -> None:
     """/ping is 503 until the model is ready; with SAGEMAKER_TRITON_PING_MODE=live it is not."""
-    marker = tmp_path / "marker"
-    directory = models.write_archive(tmp_path / "model", {"m": models.late(2, marker)})
-    for mode, expected in (("ready", 503), ("live", 200)):
-        environment = _environment(directory, SAGEMAKER_TRITON_PING_MODE=mode)
-        marker.unlink(missing_ok=True)
-        with _until_begun(tmp_path / mode, marker, environment) as container:
-            assert container.ping() == expected
-            until_ready(container)
-
-
-@contextmanager
-def _until_begun(
-    directory: Path, marker: Path, environment: Mapping[str, str]
-) -> Iterator[Container]:
-    container = launch(directory, **environment)
+    directory = models.write_archive(tmp_path / "model", {"m": models.identity})
+    environment = _environment(directory, SAGEMAKER_TRITON_PING_MODE=mode)
+    hanging = fake_environment(tmp_path, load={"*": {"hang": True}})
+    container = launch(tmp_path, **environment, **hanging)
     try:
-        until(marker.exists, "the model is being loaded", container)
-        yield container
+        record = tmp_path / "record"
+        until(
+            lambda: any(event["event"] == "load" for event in read_record(record)),
+            "the model is being loaded",
+            container,
+        )
+        assert container.ping() == expected
+        assert container.http.post("/invocations", json=infer([1])).status_code == 404
     finally:
         container.close()
-
-
-def until_ready(container: Container) -> None:
-    """Until the model answers; before, an invocation is a 404 or a 503."""
-
-    def ready() -> bool:
-        answer = container.http.post("/invocations", json=infer([1]))
-        assert answer.status_code in (200, 404, 503), answer.text
-        return answer.status_code == 200
-
-    until(ready, "the model answers", container)
-    assert container.ping() == 200
 
 
 def test_generate(tmp_path: Path) -> None:
@@ -175,43 +168,30 @@ def _answers_with_a_dead_stub(container: Container) -> None:
     assert "one" in answer.text
 
 
+@BOTH
+def test_a_decoupled_model(container: Container, archive: Archive) -> None:
+    """No request for one answer would be answered: a 500, with whichever status it is said."""
+    text = {"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["one two"]}
+    with container.loaded("talker", archive(talker=models.streaming)):
+        answer = container.invoke("talker", {"inputs": [text]})
+        assert answer.status_code == 500, answer.text
+        assert complaint(answer).startswith("the model is decoupled")
+
+
 @pytest.mark.parametrize(
-    ("triton", "kind", "said"),
+    ("triton", "said"),
     [
-        ("2.51", "infer", "the model is decoupled"),
-        ("2.51", "generate", "the model is decoupled"),
-        ("2.36", "infer", "the model is decoupled"),
-        ("2.36", "generate", "this tritonserver does not know `generate`"),
+        ("2.51", "the model is decoupled"),
+        ("2.36", "this tritonserver does not know `generate`"),
     ],
 )
-def test_an_endpoint_that_cannot_ask_its_model(
-    triton: str, kind: str, said: str, tmp_path: Path
-) -> None:
-    """No request would be answered: a 500, whichever tritonserver says so and with which status."""
-    environment = {**TRITONS[triton], "SAGEMAKER_TRITON_INFERENCE_TYPE": kind}
-    text = {"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["one two"]}
-    body = {"inputs": [text]} if kind == "infer" else {"text_input": "one two"}
+def test_an_endpoint_that_cannot_ask_its_model(triton: str, said: str, tmp_path: Path) -> None:
+    """The same of `generate`."""
+    environment = {**TRITONS[triton], "SAGEMAKER_TRITON_INFERENCE_TYPE": "generate"}
     with _serving(tmp_path, {"talker": models.streaming}, **environment) as container:
-        answer = container.http.post("/invocations", json=body)
+        answer = container.http.post("/invocations", json={"text_input": "one two"})
         assert answer.status_code == 500, answer.text
         assert complaint(answer).startswith(said)
-
-
-def test_generate_stream(tmp_path: Path) -> None:
-    """With generate_stream a decoupled model's answers come as server-sent events."""
-    written = {"talker": models.streaming}
-    kind = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate_stream"}
-    with _serving(tmp_path, written, **kind) as container:
-        body = {"text_input": "one two three"}
-        with container.http.stream("POST", "/invocations", json=body) as answer:
-            assert answer.status_code == 200
-            assert answer.headers["content-type"].startswith("text/event-stream")
-            events = [line for line in answer.iter_lines() if line]
-        said = [json.loads(event.removeprefix("data: "))["text_output"] for event in events]
-        assert said == ["one", "two", "three"]
-        answer = container.http.post("/invocations", json={"other": 1})
-        assert answer.status_code == 400, answer.text
-        _answers_with_a_dead_stub(container)
 
 
 #: Says each word; at `raise` it fails, at `tell` it tells of a failure and goes on.
@@ -239,22 +219,44 @@ class TritonPythonModel:
 """
 
 
-def test_errors_inside_a_stream(tmp_path: Path) -> None:
-    """They are told without code and paths, as those that come before it; the log has them."""
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """An endpoint of the inference type generate_stream with such a model."""
     more = "model_transaction_policy { decoupled: true }\n"
     model = models.PythonModel(_FALTERING, more, tensors=models.streaming.tensors)
     kind = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate_stream"}
-    with _serving(tmp_path, {"m": model}, **kind) as container:
-        said = []
-        for text in ("one tell two", "one raise", "tell"):
-            answer = container.http.post("/invocations", json={"text_input": text})
-            lines = answer.text.removeprefix("data: ").split("\n\ndata: ")
-            said.append([json.loads(line) for line in lines])
-        words = [[one.get("text_output", one.get("error")) for one in each] for each in said]
-        assert words[0] == ["one", "KeyError: 'tell'", "two"]
-        assert words[1] == ["one", "KeyError: 'raise'"]
-        assert words[2] == ["KeyError: 'tell'"]
-        assert "an error inside a stream: Traceback (most recent call last)" in container.log
+    with _serving(tmp_path_factory.mktemp("streams"), {"talker": model}, **kind) as container:
+        yield container
+
+
+def test_generate_stream(streams: Container) -> None:
+    """A decoupled model's answers come as server-sent events."""
+    body = {"text_input": "one two three"}
+    with streams.http.stream("POST", "/invocations", json=body) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events = [line for line in answer.iter_lines() if line]
+    said = [json.loads(event.removeprefix("data: "))["text_output"] for event in events]
+    assert said == ["one", "two", "three"]
+    answer = streams.http.post("/invocations", json={"other": 1})
+    assert answer.status_code == 400, answer.text
+    _answers_with_a_dead_stub(streams)
+
+
+def test_errors_inside_a_stream(streams: Container) -> None:
+    """They are told without code and paths, as those that come before it; the log has them."""
+    said = []
+    for text in ("one tell two", "one raise", "tell"):
+        answer = streams.http.post("/invocations", json={"text_input": text})
+        lines = answer.text.removeprefix("data: ").split("\n\ndata: ")
+        said.append([json.loads(line) for line in lines])
+    words = [[line.get("text_output", line.get("error")) for line in lines] for lines in said]
+    assert words == [
+        ["one", "KeyError: 'tell'", "two"],
+        ["one", "KeyError: 'raise'"],
+        ["KeyError: 'tell'"],
+    ]
+    assert "an error inside a stream: Traceback (most recent call last)" in streams.log
 
 
 @pytest.mark.parametrize(("end", "decoupled"), [("closed", True), ("reset", False)])

@@ -181,18 +181,25 @@ def test_stubs_that_die_under_traffic(
 
 
 @BOTH
-def test_a_stub_that_dies_while_it_is_unloaded(mortal: Container, archive: Archive) -> None:
-    """tritonserver waits for its last word for ever; the unload does not, nor does the next load.
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_an_unload_of_what_is_dead(when: str, mortal: Container, archive: Archive) -> None:
+    """Of a model whose stub died before, or dies in the second before it is told to finalize.
 
-    Seen on both versions, in the second before it is told to finalize.
+    tritonserver, of both versions, waits for its last word for ever; the unload does not, nor does
+    the next load.
     """
     directory = archive(m=models.adder(3))
     assert mortal.load("m1", directory).status_code == 200
     (stub,) = mortal.stubs("m1")
     with ThreadPoolExecutor(1) as pool:
+        if when == "before":
+            os.kill(stub, signal.SIGKILL)
+            until(lambda: stub not in mortal.stubs("m1"), "the stub is gone")
         unloading = pool.submit(mortal.unload, "m1")
-        time.sleep(0.4)
-        os.kill(stub, signal.SIGKILL)
+        if when == "meanwhile":
+            time.sleep(0.4)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stub, signal.SIGKILL)
         assert unloading.result().status_code == 200
     with mortal.loaded("m1", directory):
         assert values(mortal.invoke("m1", infer([1]))) == [4.0]

@@ -30,7 +30,7 @@ def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
         "SERVE_INVOKE_TIMEOUT": f"{INVOKE_TIMEOUT_S:g}",
         "SERVE_MEMORY_RESERVE_MB": "0",
     }
-    short = Constants(unload_timeout_s=UNLOAD_TIMEOUT_S, restart_limit=0)
+    short = Constants(unload_timeout_s=UNLOAD_TIMEOUT_S)
     with running(tmp_path_factory.mktemp("bounded"), **told(short), **environment) as container:
         archive = write(container, "neighbour", models.adder(3))
         with container.loaded("neighbour", archive):
@@ -46,66 +46,38 @@ def neighbour_answers(container: Container) -> bool:
     return answer.status_code == 200 and values(answer) == [4.0]
 
 
-def test_loads_that_never_end(bounded: Container, tmp_path: Path) -> None:
-    """Six at once, more than tritonserver has threads to load with: each is given up in its time.
-
-    Its process is ended, nothing of it stays, tritonserver goes on and loads for others.
-    """
+def test_loads_and_requests_that_never_end(bounded: Container, tmp_path: Path) -> None:
+    """Six loads at once, more than tritonserver has threads to load with: each is given up in its
+    time, its process ended, and tritonserver goes on and loads for others. So does an unload
+    behind requests whose callers are gone: it ends the model's process, and is one."""
     before, first = bounded.snapshot(), bounded.triton()
-    hanging = models.late(FOREVER_S, tmp_path / "marker")
+    marker = tmp_path / "marker"
+    sleeps = write(bounded, "sleeps", models.slow(marker))
+    assert bounded.load("sleeps", sleeps).status_code == 200
+    during = bounded.snapshot()
+    hanging = models.late(FOREVER_S, tmp_path / "hanging")
     archives = [write(bounded, f"hangs{n}", hanging) for n in range(6)]
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(9) as pool:
+        sent = [pool.submit(bounded.invoke, "sleeps", infer([FOREVER_S])) for _ in range(3)]
         loads = [pool.submit(bounded.load, f"h{n}", path) for n, path in enumerate(archives)]
         assert neighbour_answers(bounded)
+        assert [future.result().status_code for future in sent] == [504] * 3
         answers = [load.result() for load in loads]
     for answer in answers:
         assert answer.status_code == 504, answer.text
         assert "SERVE_LOAD_TIMEOUT" in complaint(answer)
-    with bounded.loaded("good", write(bounded, "good", models.adder(1))):
-        assert values(bounded.invoke("good", infer([1]))) == [2.0]
-    until(lambda: bounded.snapshot() == before, "nothing is left", bounded)
-    assert bounded.triton() == first
-    assert neighbour_answers(bounded)
-
-
-def test_an_unload_behind_requests_that_never_end(bounded: Container, tmp_path: Path) -> None:
-    """Their callers are gone, so the model's process is ended, and the unload is one."""
-    before = bounded.snapshot()
-    marker = tmp_path / "marker"
-    archive = write(bounded, "sleeps", models.slow(marker))
-    assert bounded.load("sleeps", archive).status_code == 200
-    with ThreadPoolExecutor(3) as pool:
-        sent = [pool.submit(bounded.invoke, "sleeps", infer([FOREVER_S])) for _ in range(3)]
-        assert [future.result().status_code for future in sent] == [504] * 3
+    until(lambda: bounded.snapshot() == during, "nothing of the loads is left", bounded)
     assert marker.exists()
     answer = bounded.unload("sleeps")
     assert answer.status_code == 200, answer.text
     assert bounded.stubs() == before.stubs
     assert bounded.published() == before.published
-    assert neighbour_answers(bounded)
-    with bounded.loaded("sleeps", archive):  # the name can be used again
+    with bounded.loaded("good", write(bounded, "good", models.adder(1))):
+        assert values(bounded.invoke("good", infer([1]))) == [2.0]
+    with bounded.loaded("sleeps", sleeps):  # the name can be used again
         assert values(bounded.invoke("sleeps", infer([0.0]))) == [0.0]
-
-
-def test_a_tritonserver_that_stands_still(bounded: Container, tmp_path: Path) -> None:
-    """It answers neither the load nor anything else: it is replaced, and its models come back.
-
-    That is no death: this container is allowed none.
-    """
-    first, marker = bounded.triton(), tmp_path / "marker"
-    late = write(bounded, "late", models.late(LOAD_TIMEOUT_S / 2, marker))
-    with ThreadPoolExecutor(1) as pool:
-        load = pool.submit(bounded.load, "late", late)
-        until(marker.exists, "it loads", bounded)
-        os.kill(first, signal.SIGSTOP)
-        answer = load.result()
-    assert answer.status_code == 504, answer.text
-    until(lambda: bounded.ping() == 200, "/ping is 200 again", bounded)
-    assert bounded.triton() != first
-    until(lambda: neighbour_answers(bounded), "its models are back", bounded)
-    with bounded.loaded("late", late):  # it is a suspect, and cleared
-        assert values(bounded.invoke("late", infer([1]))) == [1.0]
-    assert bounded.published() == {"neighbour"}
+    assert bounded.triton() == first
+    assert neighbour_answers(bounded)
 
 
 def test_sigterm_in_a_load_that_never_ends(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from serve.resources.processes import FORKED
+from tests.support import models
 from tests.support.container import ROOT, Container, Process, launch, processes, running, until
 from tests.support.protocol import values
 
@@ -43,6 +44,13 @@ def interpreters(container: Container) -> list[Process]:
     return [it for it in found if it.parent == ours]
 
 
+def memory_of(container: Container, name: str) -> list[float]:
+    """What the page says of a model's processes, once they were looked at."""
+    page = container.http.get("/metrics").text.splitlines()
+    lines = [it for it in page if it.startswith("serve_model_memory_bytes{")]
+    return [float(it.rpartition(" ")[2]) for it in lines if f'model_name="{name}"' in it]
+
+
 def kill(found: list[Process]) -> None:
     """Each, which must be there, and wait until they are gone."""
     assert found
@@ -64,7 +72,8 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
 def test_a_model_is_forked_and_ends_with_its_unload(container: Container) -> None:
     """It says whose it is where all see it; its stub has not imported torch.
 
-    It runs the compiled workflow, too.
+    It runs the compiled workflow, too. Its memory is told as its own, and not that of torch, which
+    all share.
     """
     with container.loaded("m", DENSE / "repository"):
         assert right(container, "m")
@@ -75,24 +84,13 @@ def test_a_model_is_forked_and_ends_with_its_unload(container: Container) -> Non
         maps = Path(f"/proc/{stub}/maps").read_text()
         assert "libtorch" not in maps
         assert "libtorch" in Path(f"/proc/{process.pid}/maps").read_text()
+        until(lambda: bool(memory_of(container, "m")), "it was looked at")
+        assert 20e6 < memory_of(container, "m")[0] < 200e6
     until(lambda: not forked(container.serving, "m/"), "it has ended")
     assert right(container, "kept")
 
 
-def test_its_memory_is_told_as_its_own(container: Container) -> None:
-    """Not that of torch, which all share."""
-
-    def told() -> list[float]:
-        page = container.http.get("/metrics").text.splitlines()
-        lines = [it for it in page if it.startswith("serve_model_memory_bytes{")]
-        return [float(it.rpartition(" ")[2]) for it in lines if 'model_name="kept"' in it]
-
-    until(lambda: bool(told()), "it was looked at")
-    assert 20e6 < told()[0] < 200e6
-
-
 WAYS: dict[str, Callable[[Container], Any]] = {
-    "the forked process": lambda on: kill(forked(on.serving, "m/")),
     "its stub": lambda on: kill([it for it in processes() if it.pid in on.stubs("m")]),
     "tritonserver": lambda on: os.kill(on.triton(), signal.SIGKILL),
 }
@@ -113,15 +111,19 @@ def test_who_dies_is_healed(way: str, container: Container) -> None:
     until(lambda: not forked(container.serving, "m/"), "it has ended")
 
 
-def test_children_that_die_leave_nothing_in_tritonserver(container: Container) -> None:
-    """No dead stub, no thread and no region, however many."""
+def test_children_that_die_are_healed_and_leave_nothing(container: Container) -> None:
+    """No dead stub, no thread and no region in tritonserver, however many."""
     with container.loaded("m", DENSE / "repository"):
         assert right(container, "m")
         triton, stubs, regions = container.triton(), container.stubs("m"), container.regions()
         threads = os.listdir(f"/proc/{triton}/task")
         for _ in range(3):
-            kill(forked(container.serving, "m/"))
+            (before,) = forked(container.serving, "m/")
+            kill([before])
             assert right(container, "m")
+            (after,) = forked(container.serving, "m/")
+            assert after != before
+        assert right(container, "kept")
         assert (container.stubs("m"), container.regions()) == (stubs, regions)
         assert len(os.listdir(f"/proc/{triton}/task")) <= len(threads) + 2
         assert "it is forked again" in container.log
@@ -211,34 +213,51 @@ def test_each_model_draws_random_numbers_of_its_own(noisy: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left(sent: signal.Signals, tmp_path: Path) -> None:
-    """Whatever ends the container."""
-    container = launch(tmp_path, SERVE_MODEL_ROOT=str(ROOT / "examples"))
+    """Whatever ends the container: of tritonserver, stubs, interpreters, and what these forked."""
+    container = launch(tmp_path, SERVE_MODEL_ROOT="/")
     try:
         until(lambda: container.ping() == 200, "it has started", container)
         assert container.load("m", DENSE / "repository").status_code == 200
-        serving = container.serving
-        started = [*forked(serving), *interpreters(container)]
-        assert len(started) == 2
+        sums = models.sums(tmp_path / "sums/model", [1, 2])
+        assert container.load("sums", sums).status_code == 200
+        assert (len(forked(container.serving)), len(interpreters(container))) == (1, 1)
+        everyone = {process.pid for process in container.descendants()}
+        assert everyone >= {container.triton(), *container.stubs()}
+        assert len(everyone) >= 6
         container.signal(sent)
         container.wait()
-        left = {it.pid for it in started}
-        until(lambda: not {it.pid for it in processes()} & left, "nothing is left")
+        until(lambda: not container.survivors(), "nothing is left")
     finally:
         container.http.close()
         container.discard()
 
 
-def test_off(tmp_path: Path) -> None:
-    """Each model's process imports its libraries itself."""
-    environment = {"SERVE_MODEL_ROOT": str(ROOT / "examples"), "SERVE_WARM": "off"}
-    with (
-        running(tmp_path, **environment) as container,
-        container.loaded("m", DENSE / "repository"),
-    ):
-        assert right(container, "m")
-        assert interpreters(container) == forked(container.serving) == []
-        (stub,) = container.stubs("m.1_predictpytorchtriton")
-        assert "libtorch" in Path(f"/proc/{stub}/maps").read_text()
+@pytest.mark.parametrize("without", ["the setting", "an interpreter"])
+def test_what_is_not_forked(without: str, tmp_path: Path) -> None:
+    """Switched off, each model's process imports its libraries itself; and where no interpreter is
+    to be had, the stub runs all steps, with Triton's own classes."""
+    environment = {"SERVE_MODEL_ROOT": str(ROOT / "examples")}
+    if without == "the setting":
+        environment["SERVE_WARM"] = "off"
+    with running(tmp_path, **environment) as container:
+        if without == "an interpreter":
+            (container.serving.parent / "warm/torch.sock").unlink()
+        with container.loaded("m", DENSE / "repository"):
+            assert right(container, "m")
+            assert forked(container.serving) == []
+            if without == "the setting":
+                assert interpreters(container) == []
+            imported = [
+                "libtorch" in Path(f"/proc/{pid}/maps").read_text() for pid in container.stubs()
+            ]
+            assert imported.count(True) == 1
+            request = json.loads(REQUEST)
+            request["inputs"][0]["data"].append(1)
+            request["inputs"][0]["shape"] = [6]
+            refused = container.invoke("m", json.dumps(request).encode())
+            assert refused.status_code == 400
+            said = "refused by design: column 'item_id' has 5"
+            assert refused.json()["error"].startswith(said)
 
 
 @pytest.mark.thorough
@@ -282,18 +301,3 @@ def test_a_model_computes_with_one_thread(container: Container, tmp_path: Path) 
     many = {"SERVE_MODEL_ROOT": str(ROOT / "examples"), "SERVE_INTRA_OP_THREADS": "0"}
     with running(tmp_path, **many) as other:
         assert threads(container) < threads(other)
-
-
-def test_where_there_is_no_interpreter_the_stub_runs_it(tmp_path: Path) -> None:
-    """All steps of it, with Triton's own classes."""
-    with running(tmp_path, SERVE_MODEL_ROOT=str(ROOT / "examples")) as container:
-        (container.serving.parent / "warm/torch.sock").unlink()
-        with container.loaded("m", DENSE / "repository"):
-            assert right(container, "m")
-            assert not forked(container.serving)
-            request = json.loads(REQUEST)
-            request["inputs"][0]["data"].append(1)
-            request["inputs"][0]["shape"] = [6]
-            refused = container.invoke("m", json.dumps(request).encode())
-            assert refused.status_code == 400
-            assert refused.json()["error"].startswith("refused by design: column 'item_id' has 5")

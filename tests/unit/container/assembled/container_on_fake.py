@@ -103,7 +103,7 @@ class _Runs(threading.Thread):
         constants: Constants,
         traces: str | None,
     ) -> None:
-        super().__init__(name="played container", daemon=True)
+        super().__init__(name="container on a fake", daemon=True)
         self._settings, self._stage, self._listener = settings, stage, listener
         self._constants, self._traces = constants, traces
         self._loop = asyncio.new_event_loop()
