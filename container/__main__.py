@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from container.constants import Constants
 from container.settings.reading import UNITS, format_settings_table
-from ensemble_tools.missing import tell_missing_packages
-from ensemble_tools.signals import reader_is_gone
+from ensemble_tools.program_start import start_program
+from ensemble_tools.signals import heeded, reader_is_gone
 
 #: What an image sets for the libraries of its models. Ours read it when they are imported: of
 #: protobuf Merlin's images choose the slow one, and another image one that ours does not have.
@@ -42,8 +42,9 @@ def main(
         except BrokenPipeError:
             return reader_is_gone()
         return 0
-    # As process 1 it has no default action: until the container listens to it itself.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # Until the container listens to signals itself; as process 1 it has no default action.
+    for number in heeded():
+        signal.signal(number, lambda *_: sys.exit(0))
     environment = dict(os.environ)
     for name in MODELS_ALONE:
         os.environ.pop(name, None)
@@ -77,5 +78,5 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    tell_missing_packages("python -m container", "server")
+    start_program("python -m container", "server")
     sys.exit(main())

@@ -5,20 +5,11 @@ from __future__ import annotations
 import sys
 
 from ensemble_tools.commands.doors import enter_another_room
-from ensemble_tools.missing import tell_missing_packages
-from ensemble_tools.own_protobuf import import_own_protobuf
-from ensemble_tools.signals import (
-    INTERRUPTED,
-    leave_at_once,
-    open_outputs,
-    reader_is_gone,
-    to_the_end,
-)
+from ensemble_tools.program_start import start_program
+from ensemble_tools.signals import INTERRUPTED, open_outputs, reader_is_gone, to_the_end
 
 if __name__ == "__main__":
-    leave_at_once()
-    tell_missing_packages("python -m ensemble_tools", "tools")
-    import_own_protobuf()
+    start_program("python -m ensemble_tools", "tools")
     open_outputs()
     enter_another_room(sys.argv[1:])
 

@@ -19,7 +19,14 @@ from ensemble_tools.errors import (
 )
 from ensemble_tools.packing.source_tree import SourceTree, is_litter
 from ensemble_tools.setting_names import AUTO_COMPLETE
-from ensemble_tools.signals import drop_output, heeded, open_outputs, reader_is_gone
+from ensemble_tools.signals import (
+    drop_output,
+    heeded,
+    ignore_signals,
+    leave_in_order,
+    open_outputs,
+    reader_is_gone,
+)
 
 __all__ = [
     "ARCHIVE_ENDS",
@@ -31,7 +38,9 @@ __all__ = [
     "drop_output",
     "find_archives",
     "heeded",
+    "ignore_signals",
     "lay_out",
+    "leave_in_order",
     "open_outputs",
     "pack_archive",
     "printable",

@@ -83,7 +83,7 @@ def run_cancellable(work: Coroutine[Any, Any, T]) -> T:
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
 
         def cancel(number: int, _: FrameType | None) -> None:
-            _ignore()
+            ignore_signals()
             received.append(number)
             loop.call_soon_threadsafe(task.cancel)
 
@@ -121,12 +121,12 @@ class _Handling:
 def _clear_away(directory: str) -> None:
     import shutil
 
-    _ignore()
+    ignore_signals()
     if directory:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _ignore() -> None:
+def ignore_signals() -> None:
     """From here on all is done, and the exit code says how it went."""
     for number in _NUMBERS:
         signal.signal(number, signal.SIG_IGN)
@@ -170,7 +170,7 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 
 def _raise(number: int, _: FrameType | None) -> None:
-    _ignore()
+    ignore_signals()
     raise _make_exception(number)
 
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from ensemble_tools.missing import tell_missing_packages
-from ensemble_tools.own_protobuf import import_own_protobuf
-from ensemble_tools.signals import (
-    leave_at_once,
-    reader_is_gone,
-    run_cancellable,
-    to_the_end,
-)
+from ensemble_tools.program_start import start_program
+from ensemble_tools.signals import reader_is_gone, run_cancellable, to_the_end
 
 if __name__ == "__main__":
-    leave_at_once()
-    tell_missing_packages("python -m ensemble_tools verify", "tools")
-    import_own_protobuf()
+    start_program("python -m ensemble_tools verify", "tools")
 
 # What follows takes a while to import.
 

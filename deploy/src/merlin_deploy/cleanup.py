@@ -8,14 +8,13 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from types import FrameType
 from typing import Any
 
-from ensemble_tools.shipping import heeded, sentence_of
+from ensemble_tools.shipping import heeded, ignore_signals, leave_in_order, sentence_of
 from merlin_deploy.errors import Refused
 
 _NAME = re.compile(r"deploy-[0-9a-f]{16}")
@@ -35,16 +34,15 @@ def clean_up_at_end() -> Iterator[None]:
     own, lock = parent / f"deploy-{token_hex(8)}", -1
     try:
         try:
-            for number in before:
-                signal.signal(number, _raise)
+            leave_in_order()
             _remove_abandoned(parent)
             lock = _make(own)
             tempfile.tempdir = str(own)
             yield
         finally:
-            _clear_away(own, before)
+            _clear_away(own)
     except BaseException:  # it may come during the removal, too
-        _clear_away(own, before)
+        _clear_away(own)
         raise
     finally:
         tempfile.tempdir = outer
@@ -87,18 +85,6 @@ def _remove_abandoned(parent: Path) -> None:
                 os.close(lock)
 
 
-def _clear_away(directory: Path, numbers: Mapping[int, Any]) -> None:
-    _ignore(numbers)
+def _clear_away(directory: Path) -> None:
+    ignore_signals()
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def _ignore(numbers: Mapping[int, Any]) -> None:
-    for number in numbers:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _raise(number: int, _: FrameType | None) -> None:
-    _ignore(dict.fromkeys(heeded()))
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise SystemExit(128 + number)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from merlin_simulator.commands import arguments
-from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
+from merlin_simulator.interrupts import leaving_at_once
 
 if TYPE_CHECKING:
     from merlin_simulator.plan_command.settings import PlanSettings
@@ -81,8 +81,6 @@ def run(options: argparse.Namespace) -> int:
             return _GOOD
         settings = _override(read_settings(options.plan), options)
         return _GOOD if plan(settings, options.json, options.report) else _NOT_GOOD
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except (PlanError, OSError) as error:
         print(printable(f"plan: {error}"), file=sys.stderr)
         return _NOT_GOOD

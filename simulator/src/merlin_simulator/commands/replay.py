@@ -61,8 +61,6 @@ def run(options: argparse.Namespace) -> int:
             make_archives(settings, options.archives_only)
             return 0
         return replay(settings, options.report)
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except (ReplayError, OSError) as error:
         print(f"replay: {error}", file=sys.stderr)
         return INTERRUPTED if isinstance(error, Interrupted) else NOT_GOOD
