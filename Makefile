@@ -43,7 +43,7 @@ venv := -m venv --clear
 no_link = @test ! -L $(1) || { echo '$(1) is a link, and what it leads to is not as the locks here want it: make it anew there, or remove the link' >&2; exit 1; }
 # conftest.py has the order: xdist's own would leave the longest modules to the end. Bytecode is
 # written whatever the shell says: the tests start hundreds of processes of ours. Tests that start
-# tritonservers wait a lot, so more of them run at a time; each worker takes 5 s to begin with.
+# tritonservers wait a lot, so more of them run at a time; each worker collects all tests, for 5 s.
 pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) --dist loadscope --no-loadscope-reorder
 
 # A fifth of the examples of each property.
@@ -69,11 +69,11 @@ setup:  ## makes all environments, Merlin's too: 4 minutes with -j2; does nothin
 	@PYTHON=$(named) requirements/system.sh setup
 	@+$(MAKE) --no-print-directory with-all
 
-check:  ## lint, then all unit and golden tests that need no tritonserver: 2.5 minutes
+check:  ## lint, then the unit and golden tests that are quick and need no tritonserver: two minutes of CPU time
 	@PYTHON=$(named) requirements/system.sh check
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory lint
-	$(call pytest,8) $(short) -m 'not tritonserver and not thorough' tests/architecture tests/unit tests/golden $(addsuffix /tests/unit,$(projects))
+	$(call pytest,4) $(short) -m 'not (tritonserver or slow or thorough)' tests/architecture tests/unit tests/golden $(addsuffix /tests/unit,$(projects))
 
 test:  ## lint and the image's suite, side by side, then the projects' short ones: 9 minutes (N=6 tests at a time)
 	@PYTHON=$(named) requirements/system.sh test

@@ -142,6 +142,7 @@ def test_a_pickles_module_that_is_not_there(container: Container, tmp_path: Path
     ) in refused.json()["error"]
 
 
+@pytest.mark.slow
 def test_what_nvtabular_must_run_itself(tmp_path: Path) -> None:
     """NVTabular 23.08 knows no graph.json, and the load says which one does; a pickle that an
     earlier export left there is not served in its place.

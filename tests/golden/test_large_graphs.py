@@ -61,6 +61,7 @@ def joined(operators: int) -> Case:
     return Case(graph.done(), (last,), tuple(columns))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [deep, wide, joined])
 def test_planned_in_a_second(make: Callable[[int], Case], tmp_path: Path) -> None:
     """The time is the plan's own: the archive is read before. It is the least of three tries."""

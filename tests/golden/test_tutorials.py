@@ -89,6 +89,7 @@ def test_sessions_that_the_filter_leaves_out(container: Container) -> None:
         assert "NVTabular is imported" not in container.log[logged:]
 
 
+@pytest.mark.slow
 def test_nvtabular_answers_nothing_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a part is compiled, functions run in pandas; the answer is NVTabular's, bit for bit.
 

@@ -13,6 +13,8 @@ import pytest
 from deploy.tests.support.commands import write_config
 from tests.support.container import ROOT
 
+pytestmark = pytest.mark.slow
+
 RUN_TIMEOUT_S = 60
 
 

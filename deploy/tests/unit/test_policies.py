@@ -178,6 +178,7 @@ def test_names_are_also_in_lower_case() -> None:
         assert is_allowed(policy, "sagemaker:InvokeEndpoint", resource, **target)
 
 
+@pytest.mark.slow
 def test_actions_are_real_and_wildcards_are_where_nothing_else_is_possible() -> None:
     """No action has an asterisk. A resource is * only for actions that know no resources, by the
     list of IAM's actions that cfn-lint has."""
@@ -191,6 +192,7 @@ def test_actions_are_real_and_wildcards_are_where_nothing_else_is_possible() -> 
                     assert (statement["Resource"] == "*") is not bool(resources), action
 
 
+@pytest.mark.slow
 def test_cfn_lint_accepts_the_policies_and_iam_their_length() -> None:
     """As managed policies of a template; the longest names that there may be are among them."""
     long = make_config(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from deploy.tests.support.cfn_lint import lint_template, read_schema
 from deploy.tests.support.grid import make_config, make_grid
 from merlin_deploy.desired import Facts, make_desired
 from merlin_deploy.template import render
+
+pytestmark = pytest.mark.slow
 
 SCALING = "[autoscaling]\nmax = 4\ninvocations_per_instance = 300"
 

@@ -42,6 +42,7 @@ def test_what_the_log_says_of_it_holds_no_secret(endpoint: str, words: str) -> N
     assert hide_secrets(endpoint) == words
 
 
+@pytest.mark.slow
 def test_off_nothing_of_the_sdk_is_imported() -> None:
     """FastAPI imports OpenTelemetry's bare interface itself, whatever is set."""
     program = (

@@ -15,6 +15,8 @@ from images.contents import Environment, Image, gpu_image, images
 from images.locks import Pin
 from images.sbom import write_sbom
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from cyclonedx.validation.json import JsonStrictValidator
 

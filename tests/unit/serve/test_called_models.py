@@ -61,6 +61,7 @@ async def test_order(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
+@pytest.mark.slow
 async def test_callers_are_gone_before_called_models(tmp_path: Path) -> None:
     """While the entry model is still there, nothing that it may call is unloaded."""
     async with parts_on_fake(tmp_path, unload_timeout_s=1, unload={"m": {"ready_for_s": -1}}) as on:

@@ -50,8 +50,8 @@ async def test_a_load_that_is_given_up_waits_for_its_thread_and_not_for_ever(clo
     await asyncio.sleep(0.05)
     for _ in range(2):
         load.cancel()
-        clock.advance(20)
         await asyncio.sleep(0.05)
+        clock.advance(20)
     assert not load.done()
     clock.advance(21)
     with pytest.raises(asyncio.CancelledError):

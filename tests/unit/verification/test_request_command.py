@@ -27,6 +27,7 @@ def model(directory: Path, config: str) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_to_a_file_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Made again it is the same; the line says its Content-Type."""
     bodies = []
@@ -95,6 +96,7 @@ def test_packed_archives_name_themselves(
     assert capsys.readouterr().err.startswith(f"error: {packed}: it is no archive")
 
 
+@pytest.mark.slow
 def test_names_that_a_container_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the archive's own name the call has one; a name that is asked for is taken or refused."""
     archive = Path(shutil.copytree(DENSE, tmp_path / "my shop (é)"))

@@ -28,6 +28,8 @@ from merlin_simulator.commands.s3 import add_parser
 from merlin_simulator.errors import PlatformFailed
 from simulator.tests.support.environment import environment_of_ours
 
+pytestmark = pytest.mark.slow
+
 #: The command as __main__.py calls it.
 MAIN = """
 import argparse, sys

@@ -88,6 +88,7 @@ def test_an_archive_arrives_whole(store: ArchiveStore, arrivals: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_names_are_those_of_archives_sorted(store: ArchiveStore) -> None:
     """As many as asked for."""
     assert store.names(10) == ["a.tar.gz", "b.tar.gz", "sub/é c.tar.gz"]
@@ -105,6 +106,7 @@ def test_an_archive_that_is_not_there_is_unavailable(store: ArchiveStore, arriva
     assert list(arrivals.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_given_up_nothing_remains(store: ArchiveStore, arrivals: Path) -> None:
     """In the middle of a download."""
     answers = iter([False, True])
@@ -317,6 +319,7 @@ def test_an_answer_that_does_not_tell_its_length_has_an_end_of_its_own(
                 download_from(server.url, arrivals)
 
 
+@pytest.mark.slow
 def test_a_store_that_is_down_is_the_platforms_fault(arrivals: Path) -> None:
     """Connections refused, for a download and at the start."""
     with socket.create_server(("127.0.0.1", 0)) as freed:
@@ -382,12 +385,14 @@ def test_a_location_that_is_no_bucket_is_told_at_the_start(location: str, match:
     assert str(raised.value).isprintable()
 
 
+@pytest.mark.slow
 def test_an_endpoint_url_that_is_none_is_told_at_the_start() -> None:
     """boto3's ValueError does not get out."""
     with pytest.raises(PlatformFailed, match=r"No client for S3.*Invalid endpoint"):
         open_archives("s3://models", "not a url")
 
 
+@pytest.mark.slow
 def test_a_prefix_is_a_folder_however_it_is_written() -> None:
     """With and without slashes around; none at all is the whole bucket."""
     with run_local_s3() as url:
@@ -420,6 +425,7 @@ def paging(server: FakeS3, connection: socket.socket) -> None:
     connection.sendall(head.encode() + body)
 
 
+@pytest.mark.slow
 def test_names_are_read_over_all_pages() -> None:
     """S3 lists a thousand at a time; no page is asked for that is not needed."""
     with FakeS3(paging) as server:

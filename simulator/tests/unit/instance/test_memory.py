@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import pytest
+
 from merlin_simulator.instance.memory import (
     CpuMeter,
     MemoryReading,
@@ -107,6 +109,7 @@ def test_cpu_is_percent_of_one_core_since_the_reading_before() -> None:
     assert meter.percent(1.0) == 0.0
 
 
+@pytest.mark.slow
 def test_two_readings_at_once_do_not_disturb_each_other() -> None:
     """Processes come and go, and readings overlap: neither fails, each sees its own."""
     gauge = ProcessTreeGauge(os.getpid())

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from merlin_simulator.measuring import plots, quantities
 
 
+@pytest.mark.slow
 def test_many_points_are_thinned_and_few_are_all_drawn() -> None:
     """Each of a thousand dots is drawn; of a million only as many as a page can hold."""
     frame = plots.Frame("dots", "x", "y")
@@ -27,6 +30,7 @@ def test_the_same_numbers_are_the_same_picture() -> None:
     assert first == plots.draw_lines(frame, series, [plots.Level("limit", 3.0)], steps=True)
 
 
+@pytest.mark.slow
 def test_points_that_hide_each_other_are_all_seen() -> None:
     """One more mark, around the upper one, for each that lies below it; on each scale."""
     frame = plots.Frame("points", "x", "y")

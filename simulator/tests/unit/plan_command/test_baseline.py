@@ -62,6 +62,7 @@ def check_near(compared: Iterable[Compared], known: Mapping[str, float]) -> None
         assert one.near is not False or far <= known.get(one.name, 0.0), one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*BUSY, *IDLE, *IDLE_AGAIN], ids=named)
 def test_a_plan_is_near_its_replay(path: Path) -> None:
     """Hit ratio within 2 points, evictions within a tenth, cold p50 within a quarter."""
@@ -87,6 +88,7 @@ def test_equal_reports_are_equal_plans() -> None:
     assert simulate_replay(read_report(ONE), lambda share: None) == planned(ONE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*IDLE, *BUSY], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_pages_tables_are_the_stored_replays(path: Path) -> None:
     """The replays' figures as they are; the plans' but for a last digit of another CPU's."""

@@ -26,6 +26,8 @@ from merlin_simulator.plan_command.settings import (
 from merlin_simulator.plan_command.traffic import make_traffic
 from simulator.tests.unit.plan_command.test_plan import LARGE, SETTINGS
 
+pytestmark = pytest.mark.slow
+
 SHORT = replace(
     SETTINGS,
     demand=DemandTable(models=3, rps=5.0, hours=0.01),

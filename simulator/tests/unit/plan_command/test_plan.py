@@ -27,6 +27,8 @@ from merlin_simulator.rules import MIB, CacheSetting
 from merlin_simulator.simulation.scenario import ArchiveFigures
 from simulator.tests.support.simulated import archives
 
+pytestmark = pytest.mark.slow
+
 FIGURES = replace(
     archives(1)[0],
     memory=40 * MIB,

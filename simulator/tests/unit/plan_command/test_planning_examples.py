@@ -16,6 +16,7 @@ EXAMPLES = sorted((ROOT / "simulator/examples").glob("*.toml"))
 PAGE = (ROOT / "simulator/docs/planning.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_a_plan(path: Path) -> None:
     """A tenth of its models and requests for a while, on its first candidate."""

@@ -27,6 +27,8 @@ from merlin_simulator.replay.settings import Interrupted, Settings
 from merlin_simulator.replay.summary import ReplayContext, is_good, summarise
 from simulator.tests.support.tags import Tags
 
+pytestmark = pytest.mark.slow
+
 EVENTS = Path(__file__).with_name("recorded_events.jsonl")
 TARGETS = ("model-1.tar.gz", "model-2.tar.gz")
 

@@ -22,6 +22,7 @@ from merlin_simulator.simulation.scenario import ArchiveFigures, InstanceSpec, S
 from simulator.tests.support.simulated import MIB, SIZE, archives, instance_spec
 
 
+@pytest.mark.slow
 def test_hit_ratio_is_ches() -> None:
     """One instance, Poisson arrivals by a Zipf law, loads that take no time: an LRU cache, whose
     hit ratio Che's approximation gives (Che, Tung, Wang 2002; exact within a percent)."""

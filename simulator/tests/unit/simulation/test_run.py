@@ -18,6 +18,8 @@ from merlin_simulator.simulation.scenario import ArchiveFigures, Scaling, Scenar
 from merlin_simulator.simulation.warm_requests import WarmTraffic, draw_latencies
 from simulator.tests.support.simulated import archives, instance_spec
 
+pytestmark = pytest.mark.slow
+
 
 def test_who_waits_at_the_end_has_no_hit() -> None:
     """Loads of 100 s that have no end: by then most requests wait, or have waited too long."""

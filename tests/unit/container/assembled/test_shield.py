@@ -90,6 +90,7 @@ def test_absurd_lengths(unhurt: ContainerOnFake, length: int) -> None:
     assert status in (400, 413)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gzip", "deflate"])
 def test_a_small_body_that_inflates_to_a_large_one(unhurt: ContainerOnFake, kind: str) -> None:
     """It is inflated here, and not beyond what a body may have."""

@@ -244,6 +244,7 @@ async def test_a_model_that_was_forgotten_counts_anew(logs: Any) -> None:
     assert invocations(summed(logs), "a") == 5
 
 
+@pytest.mark.slow
 async def test_models_that_were_forgotten_are_forgotten_here(logs: Any) -> None:
     """A container that lives for months does not remember all that it ever had."""
 
@@ -342,6 +343,7 @@ async def test_a_page_that_does_not_come_once_is_no_restart(
     assert failures == ["NoTritonserver"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "calls"),
     [
@@ -438,6 +440,7 @@ async def test_the_last_publication_has_the_last_minute(logs: Any) -> None:
     assert invocations(summed(logs), "a") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knobs", [{"held": threading.Event()}, {"error": OSError()}])
 async def test_the_last_publication_has_a_bound(
     logs: Any, knobs: dict[str, Any], caplog: pytest.LogCaptureFixture

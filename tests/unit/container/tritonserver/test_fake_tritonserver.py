@@ -120,6 +120,7 @@ async def test_inference_that_goes_wrong(tmp_path: Path) -> None:
         assert (await http.post("/v2/models/m/infer", content=b"{}")).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("knobs", "error"),
     [

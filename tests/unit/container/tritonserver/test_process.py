@@ -193,6 +193,7 @@ async def test_stop_while_models_are_loaded_again(tmp_path: Path) -> None:
     assert cancelled.is_set()
 
 
+@pytest.mark.slow
 async def test_a_death_while_models_are_loaded_again(tmp_path: Path) -> None:
     """The interrupted reload is cancelled and tried again with the next tritonserver."""
     calls: list[int] = []
@@ -221,6 +222,7 @@ async def test_a_crash_loop_ends_with_the_last_status(tmp_path: Path) -> None:
     assert starts(tmp_path) == 3
 
 
+@pytest.mark.slow
 async def test_old_deaths_are_forgotten(tmp_path: Path) -> None:
     """Deaths further apart than the window never add up."""
     restarted = asyncio.Event()
@@ -246,6 +248,7 @@ async def _next_life(process: TritonProcess, old: int | None) -> None:
     await asyncio.wait_for(process.wait_live(), WAIT_S)
 
 
+@pytest.mark.slow
 async def test_deaths_that_are_explained_are_not_counted(tmp_path: Path) -> None:
     """Nor are those before that have the same culprit."""
     explained = iter([0, 2, 0, 1, 1, 0])
@@ -262,6 +265,7 @@ async def test_deaths_that_are_explained_are_not_counted(tmp_path: Path) -> None
     assert starts(tmp_path) == 6
 
 
+@pytest.mark.slow
 async def test_a_death_is_judged_before_what_it_interrupts_is_cancelled(tmp_path: Path) -> None:
     """What was loaded again when it died is still known to have been in it."""
     events: list[str] = []

@@ -87,6 +87,7 @@ def test_around_the_size_of_a_packet(ends: Ends, size: int) -> None:
     assert same(found, sent)
 
 
+@pytest.mark.slow
 def test_sizes_in_any_order(ends: Ends) -> None:
     """Memory grows, and is given back; what is not contiguous arrives as it looks."""
     for count in (10, 40 << 20, 3, 1 << 20, 60 << 20, LARGE):

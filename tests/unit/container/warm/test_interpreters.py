@@ -20,6 +20,8 @@ from container.warm.interpreters import CODE, Surroundings, WarmInterpreters
 from serve.resources.processes import FORKED
 from tests.support.container import Process, processes, until
 
+pytestmark = pytest.mark.slow
+
 WAIT_S = 120.0
 AGAIN = "the process that ran the model has ended; it is forked again"
 KEPT = 8 * 1024 * 1024

@@ -84,6 +84,7 @@ _PYTHONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", _PYTHONS)
 def test_each_child_draws_numbers_of_its_own(environment: str) -> None:
     """Of every library that interpreters import; where a model sets a seed, the seed's."""

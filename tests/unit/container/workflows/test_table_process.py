@@ -55,6 +55,7 @@ print(TableProcesses(dict(os.environ)).write([table], Path(sys.argv[3])))
 """
 
 
+@pytest.mark.slow
 def test_the_images_packages_are_not_its_own(table: Table, tmp_path: Path) -> None:
     """PYTHONPATH of Merlin's images names old ones, which our own process does not heed either."""
     images = tmp_path / "packages"

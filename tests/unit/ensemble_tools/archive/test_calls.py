@@ -223,6 +223,7 @@ def test_many_files(tmp_path: Path) -> None:
     assert found == {f"n{number}" for number in range(MAX_BYTES // MAX_FILE_BYTES)}
 
 
+@pytest.mark.slow
 def test_many_entries(tmp_path: Path) -> None:
     """Directories without end are not walked to their end."""
     (tmp_path / "model.py").write_text("'b'")

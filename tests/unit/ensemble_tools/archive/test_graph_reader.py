@@ -65,6 +65,7 @@ def columns(schema: tuple[Column, ...]) -> list[list[Any]]:
     return [[column.name, column.dtype, column.is_ragged] for column in schema]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(EXPORTS)), ids=lambda n: EXPORTS[n].parts[-5])
 def test_what_merlin_sees(number: int, seen_by_merlin: list[Any]) -> None:
     """Nodes, operators, models, edges, selections and columns are those that Merlin reads."""
@@ -157,6 +158,7 @@ def test_shared_nodes(tmp_path: Path) -> None:
     assert [node.upstream for node in graph.nodes] == [(), (0,), (0,), (1, 2, 0)]
 
 
+@pytest.mark.slow
 def test_long_graph(tmp_path: Path) -> None:
     """A chain of nodes may be longer than Python's stack is deep."""
     nodes = [node()]
@@ -259,6 +261,7 @@ def test_no_graph(kind: str, tmp_path: Path) -> None:
     assert len(str(refusal.value)) < 300 + len(str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_graph_that_takes_too_much(kind: str, tmp_path: Path) -> None:
     """It is given up fast, in a sentence that names the limit."""
@@ -276,6 +279,7 @@ def test_pickle_that_takes_too_much(tmp_path: Path) -> None:
         read_graph_file(path)
 
 
+@pytest.mark.slow
 def test_a_group_of_many_columns(tmp_path: Path) -> None:
     """Its time grows with their number, not with its square: more than a minute."""
     names = [f"c{number}" for number in range(60_000)]

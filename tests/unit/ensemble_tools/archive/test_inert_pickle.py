@@ -361,6 +361,7 @@ def repeated_key(key: bytes) -> bytes:
 COLLISION_SECONDS = 4.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", COLLISIONS)
 def test_colliding_keys(way: str) -> None:
     """Keys whose hashes were chosen do not meet, by each way into dict and set."""
@@ -371,6 +372,7 @@ def test_colliding_keys(way: str) -> None:
     assert time.process_time() - started < COLLISION_SECONDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", REPEATED)
 def test_repetition(way: str) -> None:
     """What is long is not gone through again for every few bytes."""
@@ -444,6 +446,7 @@ def test_arrays_are_passed_over(tmp_path: Path) -> None:
     assert rest == [b"small", "text"]
 
 
+@pytest.mark.slow
 def test_many_arrays_take_little_memory(tmp_path: Path) -> None:
     """Arrays below the bound are passed over once all that is kept comes to the other bound."""
     written = tmp_path / "written"
@@ -476,6 +479,7 @@ def test_who_is_at_fault() -> None:
     assert not isinstance(error.value, Unpicklable)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bombs(bomb: str) -> None:
     """Each bomb is refused with one short sentence, in seconds and in bounded memory."""
@@ -486,6 +490,7 @@ def test_bombs(bomb: str) -> None:
     assert len(str(refusal.value)) < 300
 
 
+@pytest.mark.slow
 def test_bombs_in_little_memory() -> None:
     """All bombs and deep structures together, in one process of bounded memory: it ends well."""
     script = f"""

@@ -71,6 +71,7 @@ def loaded(serving: Path) -> ServingPlan:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "error"), [(errno.EMFILE, ResourceExhausted), (errno.EIO, DiskFailed)]
 )

@@ -199,6 +199,7 @@ def test_name_that_is_too_long_in_bytes(tmp_path: Path) -> None:
     assert read_workflow_files(tmp_path) == WorkflowFiles("", (tmp_path / "categories" / name,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [

@@ -145,6 +145,7 @@ def test_workflow_of_another_kind(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert sentence in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["mermaid", "svg", "png"])
 def test_boxes_say_what_is_compiled(form: str, tmp_path: Path) -> None:
     """A step's box is marked; the reason stands in the box (Mermaid) or below the picture."""
@@ -268,6 +269,7 @@ def test_format_by_name(name: str, begins: bytes, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("export", EXPORTS, ids=lambda path: path.name)
 def test_pictures_of_exports(export: Path, tmp_path: Path) -> None:
     """Every committed export has its picture: SVG that parses, PNG with twice CSS's pixels."""
@@ -376,6 +378,7 @@ def pictures(chosen: st.DrawFn) -> Picture:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(pictures())
 def test_svg_of_any_names(picture: Picture) -> None:
@@ -407,6 +410,7 @@ def test_json_of_any_names(picture: Picture) -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(6))
 @given(pictures())
 def test_png_of_any_names(picture: Picture) -> None:

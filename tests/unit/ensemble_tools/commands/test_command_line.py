@@ -45,6 +45,7 @@ def started(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[by
             running.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("explain",), ("request",)])
 def test_an_image_that_chooses_its_models_protobuf(arguments: tuple[str, ...]) -> None:
     """Its choice is for the models' protobuf; ours has no `cpp`, and is not to be slow."""
@@ -145,6 +146,7 @@ def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 misuse" in printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["explain", "rewrite", "verify"])
 def test_help_on_compiled_workflows(name: str) -> None:
     """Each command that has --compile says what it does, and what is done without it."""
@@ -214,17 +216,26 @@ def test_refused_packed_archive(
     assert "archive-" not in found.out + found.err
 
 
+def write_into(directory: Path, name: str) -> list[str]:
+    """The arguments by which a command writes there; `request` writes nothing."""
+    more = {"explain": ["-o", "x.png"], "rewrite": ["d"], "pack": ["-o", "a.tgz"]}
+    return [word if word == "-o" else str(directory / word) for word in more.get(name, [])]
+
+
+def list_names(directory: Path) -> set[Path]:
+    return {path.relative_to(directory) for path in directory.rglob("*")}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [0.0, 0.02, 0.1, 0.2, 0.3, 0.4])
 @pytest.mark.parametrize("name", [*COMMANDS, "request"])
 def test_interrupted_at_any_time(name: str, moment: float, tmp_path: Path) -> None:
-    """Ctrl-C while it imports and while it works: quiet, exit code 130, and nothing is left."""
-    source, made = tmp_path / "source", tmp_path / "made"
-    source.mkdir()
-    made.mkdir()
+    """Ctrl-C while it imports and while it works: quiet, exit code 130, all is there or nothing."""
+    source, made, complete = (tmp_path / part for part in ("source", "made", "complete"))
+    for directory in (source, made, complete):
+        directory.mkdir()
     archive = packed(source, DENSE)
-    more = {"explain": ["-o", "x.png"], "rewrite": ["d"], "pack": ["-o", "a.tgz"]}
-    outputs = [word if word == "-o" else str(made / word) for word in more.get(name, [])]
-    with started(name, str(archive), *outputs, TMPDIR=str(source)) as running:
+    with started(name, str(archive), *write_into(made, name), TMPDIR=str(source)) as running:
         until_it_heeds(running.pid)
         time.sleep(moment)
         running.send_signal(signal.SIGINT)
@@ -233,8 +244,9 @@ def test_interrupted_at_any_time(name: str, moment: float, tmp_path: Path) -> No
     assert running.returncode in (INTERRUPTED, command.SERVED)
     if moment < 0.2:
         assert running.returncode == INTERRUPTED
-    if running.returncode == INTERRUPTED:
-        assert list(made.iterdir()) == []
+    if running.returncode == command.SERVED or any(made.iterdir()):  # it has its name by then
+        assert command.main([name, str(archive), *write_into(complete, name)]) == command.SERVED
+        assert list_names(made) == list_names(complete)
     assert list(source.iterdir()) == [archive]
 
 
@@ -246,6 +258,7 @@ def test_as_a_program() -> None:
     assert out.startswith(b"archive ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [("ensemble_tools", "explain", str(DENSE)), ("container", "settings")]
 )
@@ -265,6 +278,7 @@ def test_nobody_listens(command: tuple[str, ...]) -> None:
     assert (running.returncode, running.stderr) == (PIPE_CLOSED, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, 128 + signal.SIGTERM)]
 )
@@ -288,6 +302,7 @@ def test_interrupted(number: signal.Signals, code: int, tmp_path: Path) -> None:
     assert list(destination.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_job_in_the_background_is_not_interrupted() -> None:
     """A shell has it ignore SIGINT, which is meant for the job in front."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -301,6 +316,7 @@ def test_a_job_in_the_background_is_not_interrupted() -> None:
     assert running.wait(60) == command.SERVED
 
 
+@pytest.mark.slow
 def test_bars_cost_nothing_until_they_are_drawn() -> None:
     """Neither the server's package nor the commands import tqdm before they draw a bar."""
     probe = "import sys, ensemble_tools, ensemble_tools.__main__; print('tqdm' in sys.modules)"
@@ -315,6 +331,7 @@ def test_bars_cost_nothing_until_they_are_drawn() -> None:
     assert result.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 def test_progress_on_a_terminal(tmp_path: Path) -> None:
     """A terminal sees a bar while it is packed; on stdout are the sizes alone."""
     leading, following = pty.openpty()
@@ -337,6 +354,7 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
     assert b"packing" not in running.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", ["svg", "png"])
 def test_without_graphviz(chosen: str, tmp_path: Path) -> None:
     """No image carries it: one sentence, and nothing is written."""
@@ -347,6 +365,7 @@ def test_without_graphviz(chosen: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_graphviz_that_fails(tmp_path: Path) -> None:
     """Its own words are said, in one line, with what needs none of it."""
     programs = tmp_path / "programs"

@@ -164,6 +164,7 @@ def wide_graph(branches: int, root: Path) -> tuple[ExecutorGraph, Path]:
     return graph.done(), root
 
 
+@pytest.mark.slow
 def test_five_hundred_operators(tmp_path: Path) -> None:
     """They are explained in every format in a few seconds, folded to what fits a page."""
     graph, root = wide_graph(249, tmp_path)

@@ -300,6 +300,7 @@ def test_remedy_of_an_ensemble(strict: bool, tmp_path: Path) -> None:
         plan(repository, read_executor_graph(repository), Namespace("m"), Choices(strict=strict))
 
 
+@pytest.mark.slow
 def test_long_chain_of_ensembles(tmp_path: Path) -> None:
     """Ensembles in ensembles, however many, are planned; a long circle is named in one line."""
     add(tmp_path, "s0")
@@ -312,6 +313,7 @@ def test_long_chain_of_ensembles(tmp_path: Path) -> None:
     assert len(str(refusal.value)) < 1_000
 
 
+@pytest.mark.slow
 def test_many_steps(tmp_path: Path) -> None:
     """An ensemble of ten thousand steps, in any order, takes no longer than its text is long."""
     count = 10_000
@@ -593,6 +595,7 @@ def test_directories_too_deep(deep: Path, serving: Path) -> None:
     assert list(serving.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_links_that_multiply(tmp_path: Path, serving: Path) -> None:
     """A few links to directories with links cannot make files without end; nothing is left."""
     wide = add(tmp_path / "wide", "m") / "m"

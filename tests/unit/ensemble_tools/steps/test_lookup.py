@@ -264,6 +264,7 @@ def test_a_repository_that_lies_in_the_archive(folder: Path, feast: type[Feature
         assert message == "QueryFeast: Feast failed: KeyError: 'no entity in repo/registry.db'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["online.db", "elsewhere/online.db"])
 def test_a_file_of_features_that_is_not_there(
     folder: Path, feast: type[FeatureStore], place: str

@@ -324,6 +324,7 @@ async def test_a_target_without_a_path(
     assert not caplog.records
 
 
+@pytest.mark.slow
 @NAMES
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_that_is_too_large(routes: RoutesOnFake, name: str, chunked: bool) -> None:

@@ -86,6 +86,7 @@ async def _statuses(wire: Wire) -> list[int]:
             found.append(status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_wherever_segments_end(routes: RoutesOnFake, seed: int) -> None:
     """Whole, cut into single bytes, and at random: the same answers, the same invocations."""

@@ -137,6 +137,7 @@ def test_what_may_take_long_is_known_before() -> None:
     assert not is_compressed([(b"content-type", b"gzip")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", [0, 1])
 def test_a_bomb_costs_no_more_than_its_bound(over: int) -> None:
     """A body of 1:1000 is inflated for MOST_INFLATED bytes at the most."""

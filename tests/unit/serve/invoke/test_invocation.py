@@ -282,6 +282,7 @@ async def test_json_that_is_too_long_to_be_read(tmp_path: Path, large_answers: b
         assert on.events("infer") == []
 
 
+@pytest.mark.slow
 async def test_a_bomb_does_not_hold_the_loop(tmp_path: Path) -> None:
     """While a compressed body is looked at, others are answered."""
     async with parts_on_fake(tmp_path) as on:

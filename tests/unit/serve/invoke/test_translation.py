@@ -404,6 +404,7 @@ async def _answered(clock: Clock, translation: Translation | None) -> int:
     return count
 
 
+@pytest.mark.slow
 async def test_slow_translation_costs_no_throughput(clock: Clock) -> None:
     """Where it is slower than tritonserver, requests go as they came, but for one now and then.
 

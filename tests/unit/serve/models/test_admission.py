@@ -670,6 +670,7 @@ class Traffic:
             self.kills += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks_ahead", [True, False])
 async def test_a_hundred_models_where_there_is_room_for_twenty(
     tmp_path: Path, looks_ahead: bool

@@ -362,6 +362,7 @@ async def test_one_name_is_loaded_once(tmp_path: Path) -> None:
         assert sorted(await on.held()) == ["m", "m.step"]
 
 
+@pytest.mark.slow
 async def test_names_do_not_meet(tmp_path: Path) -> None:
     """Ten archives with the same step names load at once and unload at once."""
     async with parts_on_fake(tmp_path) as on:
@@ -443,6 +444,7 @@ async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["in flight", "held"])
 async def test_an_unload_that_takes_too_long(tmp_path: Path, why: str) -> None:
     """It is listed again and can be invoked, so that the platform can try again."""

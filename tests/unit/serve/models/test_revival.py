@@ -318,6 +318,7 @@ async def test_a_new_tritonserver_gets_every_model(tmp_path: Path) -> None:
         assert [model.name for model in on.registry.all_loaded()] == ["a", "b"]
 
 
+@pytest.mark.slow
 async def test_a_tritonserver_that_dies_again_while_it_is_filled(tmp_path: Path) -> None:
     """No model is given up for that: the next tritonserver gets them."""
     lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
@@ -350,6 +351,7 @@ async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None
             await on.invoke()
 
 
+@pytest.mark.slow
 async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None:
     """The model is as lost as before, so that the next tritonserver is given it."""
     lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
@@ -410,6 +412,7 @@ async def test_a_reload_without_threads_is_tried_again(tmp_path: Path) -> None:
         assert b"echo" in await on.invoke()
 
 
+@pytest.mark.slow
 async def test_after_a_renewal_those_come_first_that_are_asked_for(tmp_path: Path) -> None:
     """Others may not be for minutes."""
     names = [f"m{number}" for number in range(9)]

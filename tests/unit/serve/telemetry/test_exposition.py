@@ -110,6 +110,7 @@ def test_every_family_says_what_it_is() -> None:
         assert f"# HELP {family.name} {family.meaning}\n# TYPE {family.name} {family.kind}" in page
 
 
+@pytest.mark.slow
 def test_pieces_are_whole_lines_and_small() -> None:
     """Others get their turn between two of them."""
     many = [meter(f"m{i}", "", record()) for i in range(100)]

@@ -38,6 +38,7 @@ async def _fails(on: PartsOnFake, body: bytes, error: type[Exception]) -> None:
         await asyncio.wait_for(on.invocation.forward("m", Request([], [body])), WAIT_S)
 
 
+@pytest.mark.slow
 async def test_a_request_at_two_deaths(tmp_path: Path) -> None:
     """Lost with 503 twice, then refused; another one is answered."""
     deadly = {"die_after_requests": 0}
@@ -123,6 +124,7 @@ async def test_loads_of_others_are_waited_for(tmp_path: Path) -> None:
         assert await on.hosting.unloading.is_stuck()
 
 
+@pytest.mark.slow
 async def test_a_suspect_load_comes_last_and_a_culprit_is_given_up(tmp_path: Path) -> None:
     """Its neighbours are back before it is tried, and stay when it is not."""
     async with parts_on_fake(tmp_path, dies=True) as on:

@@ -90,6 +90,7 @@ async def test_many_at_once() -> None:
         assert stage.connections == 200 + 200 - 64
 
 
+@pytest.mark.slow
 async def test_an_answer_is_counted_as_it_comes() -> None:
     """Small ones are not; what counting raises ends the request long before the answer is whole."""
     told: list[int] = []
@@ -317,6 +318,7 @@ async def test_an_answer_that_is_late(clock: Clock, said: bytes) -> None:
         assert ends == [True]
 
 
+@pytest.mark.slow
 async def test_a_trickle_does_not_make_time_stand_still() -> None:
     """The limit is for the whole answer, however its pieces fall together with its end."""
 

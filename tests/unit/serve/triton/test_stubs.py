@@ -76,6 +76,7 @@ async def test_stubs_that_end_by_themselves_are_waited_for(tmp_path: Path) -> No
         assert [first.wait(0), last.wait(0), other.poll()] == [0, 0, None]
 
 
+@pytest.mark.slow
 async def test_a_stub_has_ended_when_its_memory_is_free(tmp_path: Path) -> None:
     """The kernel forgets a process's words before that, and its first thread ends before others."""
     for number in range(4):

@@ -32,6 +32,7 @@ def test_shares_follow_the_power_law() -> None:
     np.testing.assert_allclose(np.array(shares) / shares[0], ranks**-1.1)
 
 
+@pytest.mark.slow
 def test_drawn_models_have_their_shares() -> None:
     """Each model is asked as often as its share says, within five standard deviations."""
     shares = zipf_shares(20, 1.1)

@@ -37,6 +37,7 @@ def process(job: str) -> list[Any]:
     return read_answer(done.stdout)
 
 
+@pytest.mark.slow
 def test_as_a_process(tmp_path: Path) -> None:
     """A job on its standard input; a table goes there and back whole."""
     path = parquet(tmp_path / "f", a=np.array([10, 20]))
@@ -52,6 +53,7 @@ def test_as_a_process(tmp_path: Path) -> None:
         process(job_text(tables, place))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["no parquet", "empty", "cut off", "damaged", "another column"])
 def test_files_that_nothing_can_read(tmp_path: Path, fault: str) -> None:
     """NVTabular would fail at each request; the whole path comes through the process, too."""
