@@ -17,7 +17,7 @@ class NoThread(RuntimeError):
 
 
 class InThread(Protocol):
-    """What run_in_daemon_thread is."""
+    """The type of run_in_daemon_thread."""
 
     def __call__(self, work: Callable[[], _T], name: str) -> Awaitable[_T]: ...
 

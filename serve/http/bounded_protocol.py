@@ -55,7 +55,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Phase:
-    """What of a request has come, as plain numbers: they are written twice for each request.
+    """How much of a request has come, as plain numbers: they are written twice for each request.
 
     After NO_MORE nothing more is read.
     """

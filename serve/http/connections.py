@@ -53,7 +53,7 @@ class ConnectionLimits:
 
 
 class CallerConnection(Protocol):
-    """What is known of one; times are the event loop's."""
+    """A caller's connection, as the bound sees it; times are the event loop's."""
 
     @property
     def idle_since(self) -> float | None:
@@ -113,7 +113,7 @@ class Connections:
         return None  # 3
 
     def too_many(self) -> Overloaded:
-        """What a connection over the bound is told."""
+        """The error for a connection over the bound."""
         most = self.limits.connections
         return self._overloads.make_error(f"{most} connections are in use already{named(most)}")
 

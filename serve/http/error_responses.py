@@ -58,7 +58,7 @@ _RETRY = (b"retry-after", b"%d" % RETRY_AFTER_S)
 
 
 def make_error_answer(error: Exception) -> ErrorAnswer:
-    """What an error is answered with. One that is not of the tree is a bug of ours."""
+    """The answer to an error. One that is not of the tree is a bug of ours."""
     if not isinstance(error, errors.ServeError):
         name = type(error).__name__
         return (
@@ -100,7 +100,7 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 
 def make_no_such_path() -> HTTPException:
-    """What the router raises where it has no route."""
+    """The error that the router raises where it has no route."""
     return HTTPException(404)
 
 

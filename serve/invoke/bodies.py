@@ -46,7 +46,7 @@ class Bodies:
         self._largest_body, self._threshold_setting = largest_body, threshold_setting
 
     async def read(self, passage: Passage) -> TritonRequest:
-        """What tritonserver is asked. Raises BadRequest, BodyTooLarge, Overloaded, TurnLate."""
+        """The request for tritonserver. Raises BadRequest, BodyTooLarge, Overloaded, TurnLate."""
         began = time.monotonic()
         try:
             triton_request = await self._read(passage)

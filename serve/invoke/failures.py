@@ -55,7 +55,7 @@ class Failures:
     async def read(
         self, model: Model, generation: int, triton_request: TritonRequest, answer: Answer
     ) -> Refusal:
-        """What it means. If stubs of that generation have died, the registry knows it then."""
+        """Reads an answer that is no 200; tells the registry if stubs of that generation died."""
         if answer.rest is not None:
             answer.body.extend([piece async for piece in answer.rest])
         plan = model.serving
@@ -123,7 +123,7 @@ def _translate(model: Model, refused: Refusal, triton_request: TritonRequest) ->
 
 
 def _translate_failure(model: Model, refused: Refusal, triton_request: TritonRequest) -> ServeError:
-    """What a model raised, without its code; the log has all of it.
+    """The error for what a model raised, without its code; the log has all of it.
 
     It is the request's fault where that has a mistake in it, and may be where the model answers
     other requests, or speaks of values before it has answered any. A model that fails at one

@@ -76,7 +76,7 @@ def read_headers(headers: Headers, body: Sequence[bytes]) -> tuple[Headers, int 
 
 
 def write_headers(forwarded: Headers, json_size: int | None) -> Headers:
-    """What an inference is sent with. json_size: as of read_headers."""
+    """The headers that an inference is sent with. json_size: as of read_headers."""
     if json_size is None:
         return [*forwarded, (b"content-type", b"application/json")]
     return [
@@ -87,7 +87,7 @@ def write_headers(forwarded: Headers, json_size: int | None) -> Headers:
 
 
 def _accepted(value: bytes) -> Headers:
-    """What a caller takes, in tritonserver's own words, or nothing.
+    """The compression that a caller takes, in tritonserver's own words, or nothing.
 
     tritonserver dies of weights that no double holds, such as `gzip;q=1e999` (std::stod).
     """

@@ -97,7 +97,7 @@ class Invocation:
         return answer
 
     async def _send(self, passage: Passage) -> Answer:
-        """What tritonserver answers with 200, at the second try if the model was lost at the first.
+        """The answer with 200, of the second try if the model was lost at the first.
 
         The limit of an invocation is for all of it: both tries, and the reload between them.
         """

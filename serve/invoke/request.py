@@ -107,14 +107,14 @@ class Passage:
         return TritonTimeout(f"the invocation{which}", self.limit_s)
 
     def hold_derived(self, size: int) -> None:
-        """What was made of the body so far has that many bytes, and is held beside the body."""
+        """Count so many bytes of what was made of the body, which is held beside it."""
         request = self.request
         counted = request.held.counted if request.held is not None else 0
         self._queue.hold(size - request.derived_bytes, counted + request.derived_bytes)
         request.derived_bytes = size
 
     def hold_tensors(self, translated: TritonRequest) -> None:
-        """They are held from now on instead of the text, of which nothing is left."""
+        """Count the tensors instead of the text, of which nothing is left."""
         self.request.release_body()
         self._release_derived()
         size = sum(map(len, translated.body))
@@ -123,7 +123,7 @@ class Passage:
             self.request.derived_bytes = size
 
     def hold_answer(self, size: int) -> int:
-        """So much of a 200 has come; up to how many bytes it need not be told. connection.Grown."""
+        """Count so much of a 200; returns up to which size it is not called again (Grown)."""
         request = self.request
         if request.answer is None:
             self.release_request()  # nobody sends it again

@@ -69,7 +69,7 @@ _LENGTHS_AT_ONCE = 1000
 
 
 class CheckedRequest(NamedTuple):
-    """What is left to do with a request that tritonserver may be given."""
+    """A request that tritonserver may be given, and the work that is left with it."""
 
     #: For check_strings: (start, end, elements) of each binary tensor of strings, counted from the
     #: first byte behind the text.

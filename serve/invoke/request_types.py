@@ -127,7 +127,7 @@ decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 #: How msgspec says what is wrong: "Expected `int`, got `str` - at `$.inputs[0].shape[1]`".
 _COMPLAINT = re.compile(r"(?P<said>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 _WRONG_TYPE = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<found>[^`]*)`")
-_PLACE, _AROUND = re.compile(r"\(byte (\d+)\)"), 16
+_POSITION, _AROUND = re.compile(r"\(byte (\d+)\)"), 16
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
 
@@ -165,7 +165,7 @@ _FORM = re.compile(rb"[\w.%+-]{1,100}=")
 
 
 def find_foreign_kind(text: bytes) -> str:
-    """What a body is that is no JSON, as far as its beginning tells; empty where it does not."""
+    """Names the format of a body that is no JSON, by its beginning; empty if it is not known."""
     begun = bytes(text[:4096]).removeprefix(_BYTE_ORDER_MARK).lstrip()
     for beginnings, kind in _BEGINNINGS:
         if begun.startswith(beginnings):
@@ -178,8 +178,7 @@ def find_foreign_kind(text: bytes) -> str:
 def _plain(text: bytes) -> bytes:
     """Without what tritonserver's parser takes and JSON has not: a byte order mark, NaN, infinity.
 
-    Numbers stand in the place of the latter, as long as they are. They do so in strings as well,
-    where nothing depends on it but names, and those in our eyes alone.
+    Replaces the latter by numbers of the same length, in strings too: only names are read there.
     """
     text = text.removeprefix(_BYTE_ORDER_MARK)
     for word in (b"NaN", b"Infinity", b"Inf"):
@@ -212,7 +211,7 @@ def _describe_malformed(complaint: str, text: bytes) -> BadRequest:
     """With the position shown; what stands behind whole JSON is tensors, most often."""
     if kind := find_foreign_kind(text):
         return BadRequest("the body", f"no JSON object ({kind})", SHORTEST)
-    at = _PLACE.search(complaint)
+    at = _POSITION.search(complaint)
     if at is None:
         return BadRequest("the body", f"no JSON ({complaint})", EXPECTED)
     position = int(at[1])
@@ -235,7 +234,7 @@ def _describe_malformed(complaint: str, text: bytes) -> BadRequest:
 
 
 def _find_foreign_word(text: bytes, position: int) -> str:
-    """What other languages write where JSON has its words, if it stands there; else nothing."""
+    """The word of another language, such as None, that stands there; empty for none."""
     start = max(0, position - _LONGEST_WORD)
     for match in _FOREIGN_WORD.finditer(text, start, position + _LONGEST_WORD):
         if match.start() <= position <= match.end():

@@ -193,7 +193,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
 
 
 def _judge_fit(name: str, value: object) -> str:
-    """What was expected where the value does not fit; empty where it does."""
+    """The type that a value should have; empty where it fits."""
     kind = type(value)
     if name in ("sequence_start", "sequence_end", "binary_data_output"):
         return "" if kind is bool else "true or false"

@@ -243,7 +243,7 @@ async def write_in_json(
 
 
 def in_steps(work: Callable[_P, Steps[_T]]) -> Callable[_P, Awaitable[_T]]:
-    """The same work, done stepwise."""
+    """Wraps stepwise work into a coroutine of the same arguments."""
 
     def begin(*arguments: _P.args, **named: _P.kwargs) -> Awaitable[_T]:
         return stepwise(work(*arguments, **named))

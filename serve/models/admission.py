@@ -53,7 +53,7 @@ _NOISE = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class AdmissionSettings:
-    """What is kept free. Limits, where a message is to name their settings."""
+    """How much is kept free. Limits, where a message is to name their settings."""
 
     serving_repository: Path
     memory_reserve_bytes: int  # 0: no load is refused
@@ -69,7 +69,7 @@ class AdmissionSettings:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is free and who holds what, of one moment."""
+    """Free memory and its holders at one moment."""
 
     at: float
     free: Amounts
@@ -86,7 +86,7 @@ def take_snapshot(
 
 
 class Reservation:
-    """What one load was promised; exactly one of its two ends is told."""
+    """The memory that one load was promised; it ends in exactly one of two ways."""
 
     def __init__(
         self, admission: Admission, entry: LedgerEntry | None, before: Snapshot | None
@@ -94,7 +94,7 @@ class Reservation:
         self._admission, self._entry, self._before = admission, entry, before
 
     def failed(self, _: object, error: BaseException | None, __: object) -> None:
-        """What __exit__ of the load is given: what it had taken is free again.
+        """The load failed, so that its memory is free again; called as an __exit__.
 
         Nothing is known of what it takes, but that what was free was too little if the kernel
         killed a process: the next try is told so before it takes all that the others need.
@@ -104,12 +104,12 @@ class Reservation:
         self.give_back()
 
     def give_back(self) -> None:
-        """What it had taken is free again, or it took nothing."""
+        """Its memory is free again, or it took none."""
         if self._entry is not None:
             self._admission._give_back(self._entry)
 
     def settle(self) -> None:
-        """The load ended well: it is looked at, later, what it took."""
+        """The load ended well; how much it took is measured later."""
         if self._entry is not None:
             self._admission._finish(self._entry, self._before)
 
@@ -272,7 +272,7 @@ class Admission:
     # -- what there is
 
     async def _look(self) -> Snapshot:
-        """What is free and held; one that is hardly older than this call, or a new one."""
+        """A snapshot that is hardly older than this call, or a new one."""
         if (
             self._snapshot is not None
             and self._clock() - self._snapshot.at < self._settings.fresh_s
@@ -368,7 +368,7 @@ def _measure_taken(demand: Demand, before: Snapshot | None, after: Snapshot) -> 
 
 
 def _describe_lack(name: str, lack: Lack, reserves: Amounts, why: str) -> str:
-    """What is lacking, how much there is and is needed, why, and what to do."""
+    """A sentence: the resource, how much there is and is needed, why, and what to do."""
     amount = lack.resource.amount
     found = f"no {lack.resource.name} to load the model {name}: {amount(lack.free)} available"
     setting = named(reserves.get(lack.resource, 0))

@@ -34,7 +34,7 @@ def archive_errors(record: LoadRecord) -> Iterator[None]:
 
 
 def _describe(record: LoadRecord) -> str:
-    """What failed."""
+    """The beginning of the sentence: which part of the load failed."""
     if record.under_way in ("read", "decide"):
         return "the archive could not be read"
     published = record.under_way in ("publish", "tables")

@@ -28,7 +28,7 @@ from collections.abc import Callable
 
 
 class Health:
-    """What reloads have come to. Times in seconds.
+    """Judges the container by its reloads. Times in seconds.
 
     went_well: how many loads, reloads and invocations went well so far; it is looked at whenever a
     reload has failed, and whenever somebody asks. may_serve: whether some loaded model is not known

@@ -74,14 +74,14 @@ class LifecycleSettings:
 
 
 class _Archive(NamedTuple):
-    """What was read."""
+    """An archive as it was read."""
 
     repository: ModelRepository
     graph: ExecutorGraph | None
     identity: str  # tells it from another archive
 
     def with_unusable(self, reasons: Mapping[str, str]) -> _Archive:
-        """What is known once these workflows have turned out unusable."""
+        """The same archive, of which these workflows have turned out unusable."""
         return self._replace(repository=self.repository.with_unusable(reasons))
 
 
@@ -326,7 +326,7 @@ class Lifecycle:
 
 
 async def to_its_end(in_thread: Awaitable[_T], wait_s: float) -> _T:
-    """What a thread returns, which goes on when its caller is cancelled: wait_s for it then.
+    """The thread's result; a cancelled caller waits for the thread, which goes on, for wait_s.
 
     What it writes must not come after the undoing of the load that it belongs to; but loads are
     cancelled only when the container stops, which a thread that never ends may not hold up.
@@ -354,7 +354,7 @@ def _namespace(name: str) -> Namespace:
 
 
 class _ConfigFacts(NamedTuple):
-    """What only the configs say of a plan."""
+    """Facts of a plan that only its configs say."""
 
     places: int  # in tritonserver, at least
     most_places: int | None
@@ -369,7 +369,7 @@ def _read_configs(serving_plan: ServingPlan, gpus: int) -> _ConfigFacts:
 
 
 def _describe(serving_plan: ServingPlan) -> dict[str, object]:
-    """What the log says of a load: the form, and what became of workflows if there are any."""
+    """A load's fields in the log: the form, and how its workflows run if there are any."""
     facts: dict[str, object] = {"form": serving_plan.form.value}
     if joined := sum(len(model.steps) for model in serving_plan.models):
         facts["in_one_process"] = f"{joined} steps"

@@ -50,7 +50,7 @@ _MOST_ENTRIES = 5_000
 
 
 def identify_archive(url: str) -> str:
-    """What tells this archive from another one, wherever it lies; touches the file system.
+    """Tells this archive from another one, wherever it lies; touches the file system.
 
     url: as check_source_directory took it. The names and sizes of its files, and the contents of
     short ones: configs and programs. The same archive, extracted anew, is the same; a mended one

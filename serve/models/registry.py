@@ -38,7 +38,7 @@ class State(Enum):
 
     @property
     def remedy(self) -> str:
-        """What a caller can do whom this state stands in the way."""
+        """Advice to a caller whom this state stands in the way."""
         return {
             State.LOADING: "wait until its POST /models has answered",
             State.READY: "unload it with DELETE before it is loaded again",
@@ -90,7 +90,7 @@ class Model:
 
     @property
     def reload_error(self) -> ServeError | None:
-        """What kept it from being loaded again: an error of its own for each who raises it.
+        """Why its last reload failed: an error of its own for each who raises it.
 
         One that was raised knows everything in the frames that it passed, callers' bodies included.
         """
@@ -283,5 +283,5 @@ class Registry:
 
 
 def _most_waiting(plan: ServingPlan) -> Limit | None:
-    """What its archive says of it."""
+    """How many may wait, by its archive."""
     return Limit(plan.queue.most, f"max_queue_size of {plan.queue.step}") if plan.queue else None

@@ -346,7 +346,7 @@ class HeldBody:
 
 
 class HeldAnswer(HeldBody):
-    """The same of an answer: a larger one than may be held for a model would never find room."""
+    """The bytes of an answer, counted alike: one larger than a model may hold never fits."""
 
     def __init__(self, queues: RequestQueues, name: str) -> None:
         super().__init__(queues, name, queues.largest)

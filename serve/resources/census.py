@@ -38,7 +38,7 @@ _PREFIX = "shm-region-prefix-name="
 
 @dataclass(frozen=True)
 class Usage:
-    """What processes hold."""
+    """Memory and threads of some processes."""
 
     memory: int = 0  # bytes now, the region included
     peak: int = 0  # the most bytes that it was
@@ -58,7 +58,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Census:
-    """What tritonserver and its stubs hold."""
+    """The usage of tritonserver and of its stubs."""
 
     models: Mapping[str, Usage] = field(default_factory=dict)  # of stubs, by the Triton model
     server: Usage = Usage()  # tritonserver's own, without stubs
@@ -119,7 +119,7 @@ def _sum_held(proc: str, family: Iterable[Process], region: int) -> Usage:
 def _find_forked(
     proc: str, children: Mapping[int, list[Process]], us: int, server: int
 ) -> Iterator[tuple[Process, int]]:
-    """What may be forked processes, and the bytes that each shared at first.
+    """Processes that may be forked, and the bytes that each shared at first.
 
     They are their interpreter's children, which is ours; ours, once it has died.
     """

@@ -84,7 +84,7 @@ _OWN = 8
 
 @dataclass(frozen=True)
 class StubSettings:
-    """What tritonserver was told for each stub. region: bytes in /dev/shm; threads: for calls."""
+    """tritonserver's options for each stub. region: bytes in /dev/shm; threads: for calls."""
 
     region: int = 16 * _MIB
     threads: int = 8
@@ -92,7 +92,7 @@ class StubSettings:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected, and why."""
+    """The amounts that a load will take, and why."""
 
     amounts: Amounts
     why: str  # the end of a sentence
@@ -106,7 +106,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class MeasuredLoad:
-    """What a load was seen to take."""
+    """Amounts that a load was seen to take."""
 
     held: Mapping[str, Usage]  # by the Triton model; models in tritonserver have nothing
     in_server: int | None = None  # bytes that tritonserver grew by; None beside other loads
@@ -115,7 +115,7 @@ class MeasuredLoad:
 
 @dataclass(frozen=True)
 class _Footprint:
-    """What an archive's loads took, in bytes and numbers."""
+    """Amounts that an archive's loads took."""
 
     load: Usage  # the most that stubs held at its last loads
     service: int  # the most later
@@ -124,7 +124,7 @@ class _Footprint:
 
 
 class Footprints:
-    """What loads took, and what is to be expected of the next one."""
+    """Learns from loads how much the next ones will take."""
 
     def __init__(self, stubs: StubSettings) -> None:
         self._stubs = stubs
@@ -133,7 +133,7 @@ class Footprints:
         self._killed: OrderedDict[str, int] = OrderedDict()
 
     def forecast(self, demand: Demand, gpus: Collection[int] = ()) -> Forecast:
-        """What a load of this will take. gpus: those that the machine has.
+        """The amounts that a load of this will take. gpus: those that the machine has.
 
         Of each GPU that models in tritonserver may use it has an amount, if only 0.
         """
@@ -171,7 +171,7 @@ class Footprints:
         return not any(self._of_kind(model.kind).processes for model in on_gpu)
 
     def held(self, held: Usage) -> Amounts:
-        """What these processes hold of what a forecast has."""
+        """The usage as amounts, to be held against a forecast."""
         return self._amounts(held, held.memory, {}, own=0)
 
     def growth(self, demand: Demand, held: Usage) -> int:

@@ -65,7 +65,7 @@ class Kernel:
 
 
 def measure_free(kernel: Kernel, tritonserver: int | None) -> dict[Resource, int]:
-    """What is free now; bytes, or numbers of things. tritonserver: its process id, if it runs."""
+    """Amounts free now: bytes, or numbers. tritonserver: its process id, if it runs."""
     amounts: dict[Resource, int | None] = {
         MEMORY: _read_known(read_available_memory, kernel),
         SHARED_MEMORY: _read_known(_read_shared_memory, kernel),

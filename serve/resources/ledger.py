@@ -38,7 +38,7 @@ class LedgerEntry:
     told: bool = False  # what its load took is known, or will not be
 
     def held(self, census: Census) -> Usage:
-        """What its stubs hold."""
+        """Memory that its stubs hold."""
         models = (census.models.get(model.triton_name) for model in self.demand.models)
         return sum((held for held in models if held is not None), Usage())
 
@@ -51,7 +51,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class Lack:
-    """What a load lacks: amounts of one resource."""
+    """A resource of which a load would have too little."""
 
     resource: Resource
     free: int
@@ -104,7 +104,7 @@ class Ledger:
             del self._entries[entry.name]
 
     def coming(self, census: Census, now: float) -> dict[Resource, int]:
-        """What the models that are here, or on their way, will still take."""
+        """Amounts that the models that are here, or on their way, will still take."""
         total: dict[Resource, int] = {}
         for entry in self._entries.values():
             for resource, amount in self._measure_rest(entry, census, now).items():
@@ -114,7 +114,7 @@ class Ledger:
     def lacking(
         self, forecast: Forecast, free: Amounts, kept_free: Amounts, coming: Amounts
     ) -> Lack | None:
-        """What there is too little of for this load; None for nothing.
+        """The resource of which there is too little for this load; None for none.
 
         free, kept (for others than models) and coming: what is not in free is not known and never
         lacking. The first model is only held to what is kept, since nobody is there to be hurt and

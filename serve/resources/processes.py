@@ -17,7 +17,7 @@ FORKED = "merlin-model"
 
 
 class Process(NamedTuple):
-    """What proc_pid_stat(5) says. started: in clock ticks since the machine's start."""
+    """A process by proc_pid_stat(5). started: in clock ticks since the machine's start."""
 
     pid: int
     state: str
@@ -32,7 +32,7 @@ def list_ids(proc: str = PROC) -> list[int]:
 
 
 def list_processes(proc: str = PROC) -> list[Process]:
-    """All of them. Raises OSError likewise."""
+    """Every process that has not ended. Raises OSError."""
     return [it for pid in list_ids(proc) if (it := read_process(pid, proc)) is not None]
 
 
@@ -45,7 +45,7 @@ def read_process(pid: int, proc: str = PROC) -> Process | None:
 
 
 def read_command(pid: int, proc: str = PROC) -> str:
-    """Its words, each with a null after it; empty when it ends or has ended. Raises likewise."""
+    """Its words, each with a null after it; empty when it ends or has ended. Raises OSError."""
     return read(f"{proc}/{pid}/cmdline").decode(errors="replace")
 
 

@@ -32,7 +32,7 @@ class Denials:
         return self.oom_kills > before.oom_kills
 
     def since(self, before: Denials) -> str | None:
-        """What was lacking between the two, in words; None when nothing was."""
+        """Which resource was lacking between the two, in words; None for none."""
         if self.killed_since(before):
             return "the kernel killed a process of the container for want of memory"
         if self.processes > before.processes:
@@ -41,7 +41,7 @@ class Denials:
 
 
 def denials(kernel: Kernel | None = None) -> Denials:
-    """What was denied so far; 0 for what this machine does not count. Blocking, below 1 ms."""
+    """Counts so far; 0 for what this machine does not count. Blocking, below 1 ms."""
     kernel = kernel or Kernel()
     memory = [group for _, group in find_groups(kernel, "memory")]
     return Denials(

@@ -91,7 +91,7 @@ FAMILIES = (*MODELS, SCRAPED)
 
 @dataclass(frozen=True)
 class ModelNumbers:
-    """What is shown of the models beside their meters, by model name; bytes."""
+    """Numbers of the models that no meter has, by model name; bytes."""
 
     in_flight: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)

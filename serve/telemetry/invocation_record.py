@@ -40,7 +40,7 @@ def target_model(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def read_inference_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """What SageMaker passes on of a caller's InferenceId; empty where there is none."""
+    """The caller's InferenceId, as SageMaker passes it on; empty where there is none."""
     return _read_header(headers, b"x-amzn-sagemaker-inference-id")
 
 

@@ -47,7 +47,7 @@ class LoadRecord:
             self.stages.append(Stage(name, began, time.monotonic() - began))
 
     def timed(self, name: str, work: Callable[_P, _T]) -> Callable[_P, _T]:
-        """The same function, whose calls are that stage."""
+        """Wraps a function: its calls are that stage."""
 
         def call(*arguments: _P.args, **named: _P.kwargs) -> _T:
             with self.stage(name):

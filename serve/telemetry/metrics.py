@@ -26,7 +26,7 @@ _LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
 class Metrics:
-    """What the container counts. Every value of a label is there from the start, at 0."""
+    """The container's counters. Every value of a label is there from the start, at 0."""
 
     def __init__(self) -> None:
         self.meters = Meters()

@@ -17,7 +17,7 @@ from serve.telemetry.triton_page import rename_models
 
 @dataclass(frozen=True)
 class Sources:
-    """What a page asks for."""
+    """The three parts of the page."""
 
     numbers: Callable[[], ModelNumbers]  # those in flight name all models that are loaded
     machine: Callable[[], Awaitable[CollectorRegistry]]  # gauges, refreshed

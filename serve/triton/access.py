@@ -34,10 +34,10 @@ class TritonAccess:
 
     @property
     def grpc_headers(self) -> dict[str, str]:
-        """What a call of model control carries."""
+        """The headers of a call of model control."""
         return {GRPC_HEADER: self.control}
 
     @property
     def http_line(self) -> bytes:
-        """What a request over HTTP carries, as a line of its head."""
+        """The header of a request over HTTP, as a line of its head."""
         return f"{HTTP_HEADER}: {self.inference}\r\n".encode()

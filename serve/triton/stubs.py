@@ -133,7 +133,7 @@ def find_forked(
 
 
 def find_descendants(of: Collection[Stub | Descendant], proc: str = PROC) -> frozenset[Descendant]:
-    """What these have started, and what that has, in one look. Blocking, some ms.
+    """Processes that these have started, directly or not, in one look. Blocking, some ms.
 
     Also what has ended and was not waited for, which keeps its id.
     """

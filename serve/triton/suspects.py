@@ -134,7 +134,7 @@ Work = RequestWork | LoadWork
 
 
 class Standing(Enum):
-    """What is held against a work."""
+    """How far a work is suspected."""
 
     INNOCENT = auto()
     SUSPECT = auto()
@@ -297,7 +297,7 @@ class Suspects:
             self._note()
 
     def acquit(self, work: Work) -> None:
-        """What happened while it was in tritonserver was not its doing."""
+        """It did not cause what happened while it was in tritonserver."""
         self._inside.pop(work, None)
         for book in (self.lost_sight_of, self.suspected, self.condemned):
             book.pop(work.key())

@@ -23,7 +23,7 @@ class Trials:
         self._turn = asyncio.Lock()
 
     async def run(self, work: Work, carry_out: Callable[[], Awaitable[_T]]) -> _T:
-        """What carrying it out returns or raises, or what a culprit is told.
+        """Carries it out: returns or raises what that does, or a culprit's error.
 
         The wait for a turn is unbounded: the caller names the limit.
         """

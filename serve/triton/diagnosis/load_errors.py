@@ -19,7 +19,7 @@ from serve.triton.diagnosis.model_errors import make_one_sentence
 
 @dataclass(frozen=True)
 class ModelsSide:
-    """What models run with, for messages."""
+    """The Python and the backends that models run with, for messages."""
 
     python: str = "the Python that runs models"  # which one, and how another one is set
     backends: tuple[str, ...] = ()  # those that there are; none where they are not known

@@ -110,7 +110,7 @@ def find_failure_cause(message: str, *, cut: bool = False) -> str:
 
 
 def remove_code(message: str, *, cut: bool = False) -> str:
-    """A message on one line, of which code, tracebacks and regions are left out; cut: as above.
+    """A message on one line without code, tracebacks and regions; cut: find_failure_cause's.
 
     Models write some that are told as no failure of theirs: a wrong request, a lack of memory.
     """
@@ -143,7 +143,7 @@ def make_one_sentence(message: str) -> str:
 
 
 def refused_by_step(cause: str) -> str | None:
-    """What a step of ours said, if that is why a model failed; None for what another one says."""
+    """The words of a step of ours, if a model failed for them; None for anybody else's words."""
     refused = _REFUSED.fullmatch(cause)
     return refused["said"] if refused else None
 
@@ -195,7 +195,7 @@ def _put_in_function(failed_in: str, cause: str) -> str:
 
 
 def _find_last_reason(lines: list[str], *, cut: bool) -> str:
-    """What stands behind the last frame of a traceback; else the last exception, or the last line.
+    """The line behind a traceback's last frame; else the last exception, or the last line.
 
     lines: with the indents by which code is known.
     """

@@ -42,7 +42,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is wrong with a request."""
+    """A mistake in a request."""
 
     said: str  # the sentence for the caller
     logged: str = ""  # the same without his values; empty for none
@@ -59,7 +59,7 @@ def explain_refusal(
 
     body: the request's, in pieces. find_inputs: the names of the model's and whether a request
     must have them; none where they are not known. streaming: what makes an endpoint answer in
-    streams, in words. find_outputs: the names of its outputs, likewise.
+    streams, in words. find_outputs: the names of its outputs; none where unknown.
     """
     if message.startswith(_WRONG_DATA) and sum(map(len, body)) <= _LONGEST_BODY:
         return find_wrong_value(b"".join(body)) or Explanation(message)
@@ -76,7 +76,7 @@ def explain_refusal(
 
 
 def find_wrong_value(body: bytes) -> Explanation | None:
-    """The first one; None where there is none to be found. Behind JSON there may be tensors."""
+    """The first wrong value; None where none is found. Behind JSON there may be tensors."""
     try:
         text = body.decode(errors="replace").removeprefix(_BYTE_ORDER_MARK)
         inputs = json.JSONDecoder().raw_decode(text)[0]["inputs"]
@@ -86,7 +86,7 @@ def find_wrong_value(body: bytes) -> Explanation | None:
 
 
 def find_wrong_in(name: str, data_type: str, data: bytes) -> Explanation | None:
-    """The first one in the data of one input; None as above, and where they are long."""
+    """The first wrong value in the data of one input; None for none, and where they are long."""
     if len(data) > _LONGEST_DATA:
         return None
     try:
@@ -136,7 +136,7 @@ def _describe_inputs(
 
 
 def _guess(name: str, names: Collection[str]) -> str:
-    """What an unknown name was meant to be, if one of the model's is like it."""
+    """Guesses what an unknown name was meant to be, if one of the model's is like it."""
     mark = f"; a byte order mark stands in front of {shortened(name)}" * name.startswith("\ufeff")
     known = {each.casefold(): each for each in [*names][:_MOST_ALIKE]}
     plain = name[:_LONGEST_NAME].strip("\ufeff \t\r\n").casefold()

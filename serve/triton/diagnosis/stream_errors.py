@@ -32,7 +32,7 @@ class StreamErrors:
         self.told: list[str] = []
 
     def pass_on(self, piece: bytes) -> bytes:
-        """What is to be passed on when this has come."""
+        """The bytes to pass on when this piece has come."""
         if not (self._inside or self._line or _BEGUN in piece) and piece.endswith(b"\n"):
             return piece  # whole lines
         *lines, rest = (self._line + piece).split(b"\n")
@@ -48,7 +48,7 @@ class StreamErrors:
         return b"".join(passed)
 
     def end(self) -> bytes:
-        """What is left when nothing more comes."""
+        """The bytes that are left when nothing more comes."""
         return self._tell(self._line)
 
     def _tell(self, line: bytes) -> bytes:

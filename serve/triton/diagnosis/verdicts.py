@@ -207,7 +207,7 @@ class Refusal:
 def read_refusal(
     answer: Answer, plan: ServingPlan, body: Sequence[bytes] = (), memory: float = math.inf
 ) -> Refusal:
-    """What an answer of the plan's entry model that is no 200 means.
+    """Reads an answer of the plan's entry model that is no 200.
 
     body: what the caller wrote, in pieces; words of his prove no lack of memory. memory: bytes that
     the machine has.
@@ -218,7 +218,7 @@ def read_refusal(
 
 
 def read_message(answer: Answer) -> str:
-    """What it says, as far as it has come."""
+    """Its message, as far as it has come."""
     body = b"".join(answer.body)
     return _read_cut_message(body) if answer.cut else read_error_message(body)
 
