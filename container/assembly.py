@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class Container:
-    """What answers requests: registry, client, lifecycle, invocation and routes, joined.
+    """The parts that answer requests: registry, client, lifecycle, invocation and routes, joined.
 
     gpus: how many the machine has.
     models: tells what Python models are run with, as soon as tritonserver has been found. warm:
@@ -208,7 +208,7 @@ class Container:
         return self._answering
 
     async def after_start(self) -> None:
-        """What runs beside tritonserver: first the single model's load."""
+        """The tasks beside tritonserver: first the single model's load."""
         if self._single_model is not None:
             await self._load_single_model(self._single_model)
         beside = [
@@ -246,7 +246,7 @@ class Container:
         return make_multi_model_app(ping, ModelRoutes(self._registry, self._lifecycle), metrics)
 
     def _make_protocol(self) -> type[asyncio.Protocol]:
-        """What answers invocations, in front of the app."""
+        """The protocol that answers invocations, in front of the app."""
         name = self._single_model
         model_of: Callable[[bytes], str | None] = find_invoked_model
         if name is not None:
@@ -260,7 +260,7 @@ class Container:
         )
 
     def _make_health_check(self) -> HealthCheck:
-        """What /ping asks: tritonserver's liveness, or the readiness of the single model.
+        """The question of /ping: tritonserver's liveness, or the readiness of the single model.
 
         And whether it can serve anybody. tritonserver's own readiness is asked by nobody: from
         26.04 on it ends with the stub of any model (core 53fc26e).

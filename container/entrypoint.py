@@ -302,7 +302,7 @@ class _Run:
 
 
 def _import_assembly() -> type[Container]:
-    """What takes 0.5 s of imports, in a thread: tritonserver is started meanwhile.
+    """Import, for 0.5 s, in a thread: tritonserver is started meanwhile.
 
     All of it stays, so that looking for garbage meanwhile would only take a tenth more.
     """
@@ -360,7 +360,7 @@ class _Stop:
 
 
 def _choose_temporary(environment: Mapping[str, str]) -> Path | None:
-    """What TMPDIR says. Python's tempfile takes /tmp where TMPDIR cannot be written to."""
+    """TMPDIR's directory. Python's tempfile takes /tmp where TMPDIR cannot be written to."""
     configured = environment.get("TMPDIR")
     return Path(configured).absolute() if configured else None
 

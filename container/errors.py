@@ -1,4 +1,4 @@
-"""What can go wrong around the process tree.
+"""Errors of the process tree.
 
 ContainerError
 ├── SettingsError            the operator's: the environment

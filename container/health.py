@@ -1,4 +1,4 @@
-"""What /ping says of the container, and a line in the log whenever that changes."""
+"""Answers /ping for the container, and logs a line whenever the answer changes."""
 
 from __future__ import annotations
 

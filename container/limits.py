@@ -50,22 +50,22 @@ def connections(settings: Settings, read_timeout_s: float) -> ConnectionLimits:
 
 
 def load_timeout(settings: Settings) -> TimeLimit:
-    """Of one load."""
+    """Seconds for one load."""
     return TimeLimit(settings.load_timeout, "SERVE_LOAD_TIMEOUT")
 
 
 def invoke_timeout(settings: Settings) -> TimeLimit:
-    """Of one invocation."""
+    """Seconds for one invocation."""
     return TimeLimit(settings.invoke_timeout, "SERVE_INVOKE_TIMEOUT")
 
 
 def memory_reserve(settings: Settings) -> Limit:
-    """What loads leave free of memory, in bytes."""
+    """Bytes of memory that loads leave free."""
     return Limit(settings.memory_reserve_mb * MIB, "SERVE_MEMORY_RESERVE_MB")
 
 
 def gpu_memory_reserve(settings: Settings) -> Limit:
-    """What loads leave free of each GPU's memory, in bytes."""
+    """Bytes of each GPU's memory that loads leave free."""
     return Limit(settings.gpu_memory_reserve_mb * MIB, "SERVE_GPU_MEMORY_RESERVE_MB")
 
 

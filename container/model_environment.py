@@ -1,4 +1,4 @@
-"""What of the container's environment the models see.
+"""The part of the container's environment that models see.
 
 A model runs its own code. The container's environment leads to its role's credentials, which on
 most endpoints read every tenant's archives, and holds its settings: neither is a model's business

@@ -1,4 +1,4 @@
-"""What one line at the start says of this container. No I/O, but for a look at backends' folders.
+"""Describes this container in one line of the log. No I/O, but for a look at backends' folders.
 
 Whoever reads a log first wants to know what was started: in which mode, for which models, with
 which Python and backends, and which settings are not the defaults.
@@ -25,7 +25,7 @@ def describe_start(
     environment: Mapping[str, str],
     hardware: Hardware = PLAIN,
 ) -> dict[str, str | int]:
-    """The line's fields."""
+    """The fields of the line."""
     python = runtime.backend_python
     changed = [
         f"{name}={_names(settings.additional_args) if field == _ARGUMENTS else value}"
@@ -55,7 +55,7 @@ def _describe_shared_memory(hardware: Hardware, region: int) -> str:
 
 
 def describe_open_apis(runtime: TritonRuntime) -> str:
-    """What models can reach of this tritonserver, in a sentence; empty where it can be shut."""
+    """A sentence on what models can reach of this tritonserver; empty where it can be shut."""
     flags = {"HTTP": HTTP_RESTRICTED, "gRPC": GRPC_RESTRICTED}
     are_open = [protocol for protocol, flag in flags.items() if flag not in runtime.knows]
     if not are_open:

@@ -79,7 +79,7 @@ def describe_packing_alone(path: Path) -> str:
 
 
 def sentence_of(error: Exception) -> str:
-    """What is wrong with which file; OSError's own text begins with a number."""
+    """The fault and its file; OSError's own text begins with a number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
@@ -137,7 +137,7 @@ class WorkflowsUnusable(EnsembleToolsError):
 
 
 class ArchiveError(EnsembleToolsError):
-    """What was delivered cannot be served; the message names the file, the field and the remedy."""
+    """The archive cannot be served; the message names the file, the field and the remedy."""
 
     def __init__(self, path: Path, found: str, remedy: str = "", line: int | None = None) -> None:
         self.path, self.line = path, line

@@ -1,4 +1,4 @@
-"""What a program that ships archives needs of this package: `merlin_deploy` imports this alone.
+"""The functions for programs that ship archives: `merlin_deploy` imports this alone.
 
 Find archives, check them by the rules of a load, pack them; and the sentences of what goes wrong.
 What checks and packs takes half a second to import, so each function imports it when it is called.
@@ -85,7 +85,7 @@ def check_archive(path: Path, *, strict: bool) -> tuple[str, ...]:
 
 
 def lay_out(directory: Path) -> SourceTree:
-    """What goes into the archive of a directory, and its size. Raises EnsembleToolsError, OSError.
+    """The entries of a directory's archive, and its size. Raises EnsembleToolsError, OSError.
 
     Models come to the top, whichever layout the directory has.
     """

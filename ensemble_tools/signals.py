@@ -45,7 +45,7 @@ def leave_in_order() -> None:
 
 
 def to_the_end(main: Callable[[], int]) -> int:
-    """What a program does after its imports; its exit code.
+    """Run a program after its imports; its exit code.
 
     Its temporary files are made in a directory of its own, which is gone at the end: a signal may
     come while one of them is being removed.
@@ -142,7 +142,7 @@ def reader_is_gone() -> int:
 
 
 def drop_output() -> None:
-    """What stdout could not take is not tried again when Python ends."""
+    """Drop what stdout could not take, which Python would try again at its end."""
     import sys
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,1 +1,1 @@
-"""Is the serving form the executor? Both in one tritonserver, asked the same, compared."""
+"""Compares the serving form with the executor: both in one tritonserver, asked the same."""

@@ -203,7 +203,7 @@ def _tell_nothing_to_compare(path: Path, forms: Forms | None) -> None:
 
 
 def choose_exit_code(report: Report) -> int:
-    """What the process says."""
+    """The process's exit code."""
     return EQUAL if report.is_equal else DIFFERENT
 
 

@@ -80,7 +80,7 @@ class Decoupled(VerificationError):
 
 
 class MerlinMissing(VerificationError):
-    """What is asked for is Merlin's own answer."""
+    """Merlin's own answer is asked for, and there is no Merlin."""
 
     def __init__(self, python: Path) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""What is sent and what comes back: requests, answers and refusals, in and out of bytes. No I/O.
+"""Requests, answers and refusals, in and out of bytes. No I/O.
 
 The binary form of the v2 protocol: a JSON head, then the tensors' bytes one after the other.
 """
@@ -38,7 +38,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Refusal:
-    """No answer."""
+    """A request that was not answered."""
 
     message: str
     #: The model or tritonserver said that the request cannot be carried out. Otherwise it was an

@@ -41,7 +41,7 @@ TIMED_ROWS = 5
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be verified."""
+    """A verification that is asked for."""
 
     forms: Forms
     #: None to generate them.
@@ -101,7 +101,7 @@ async def verify(
 
 
 def check_for_merlin(runtime: TritonRuntime) -> None:
-    """What make demo leaves has none; of other interpreters the executor's load tells."""
+    """After make demo there is no Merlin; of other interpreters the executor's load tells."""
     python = runtime.backend_python
     if python is not None and python.executable == SMALL_PYTHON:
         raise MerlinMissing(python.executable)
@@ -117,7 +117,7 @@ def generate(task: Task, categories: Categories) -> tuple[Request, ...]:
 
 
 def _read_categories(forms: Forms, runtime: TritonRuntime) -> Categories:
-    """What the workflows know; blocking, under a second."""
+    """The categories that the workflows know; blocking, under a second."""
     python = runtime.backend_python
     return read_categories(
         find_category_files(forms.repository), python.executable if python else None
@@ -150,7 +150,7 @@ async def _compare_all(
 async def _compare_one(
     server: Server, task: Task, request: Request, hangs: str
 ) -> tuple[list[Comparison], str]:
-    """What it showed of each form, and who hangs: nobody is asked then."""
+    """Each form's outcome, and who hangs: nobody is asked then."""
     comparisons: list[Comparison] = []
     for form in task.forms.others:
         if hangs:

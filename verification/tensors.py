@@ -39,7 +39,7 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows first."""
+        """The tensor's shape, rows first."""
         return tuple(int(size) for size in self.array.shape)
 
     @property

@@ -143,7 +143,7 @@ class Sink:
         return taken
 
     def _settle(self, taken: list[_Item], unwritten: int) -> None:
-        """What was taken is gone, the last so many lines of it unwritten."""
+        """Remove the lines that were taken, the last so many of them unwritten."""
         for item in reversed(taken):
             if item.data:
                 self._bytes[item.lane] -= len(item.data)

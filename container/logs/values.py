@@ -1,4 +1,4 @@
-"""What a record says, in bounds, whatever its values are. No I/O.
+"""Fields of a record as text, in bounds, whatever their values are. No I/O.
 
 Never the environment, payloads or credentials.
 """
@@ -32,7 +32,7 @@ def stamp(created: float) -> str:
 
 
 def sentence(record: logging.LogRecord) -> str:
-    """What happened. Never raises."""
+    """The record's sentence. Never raises."""
     try:
         message = record.getMessage()
     except Exception:  # its arguments do not fit, or one cannot be shown
@@ -70,7 +70,7 @@ def text(value: object) -> str:
 
 
 def writable(raw: str) -> str:
-    """The same with what UTF-8 cannot hold, half a surrogate pair, in letters: `\\ud800`."""
+    """The text with what UTF-8 cannot hold, half a surrogate pair, in letters: `\ud800`."""
     if raw.isascii():  # nearly all, and known without a look at each letter
         return raw
     return _SURROGATES.sub(lambda match: match[0].encode("unicode_escape").decode(), raw)

@@ -1,1 +1,1 @@
-"""What the kernel and the C library are told and asked: memory, descriptors, ends."""
+"""Asks the kernel and the C library, and tells them: memory, descriptors, ends of processes."""

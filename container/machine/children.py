@@ -12,14 +12,14 @@ _SETPRIV = Path("/usr/bin/setpriv")
 
 
 def die_with_parent() -> tuple[str, ...]:
-    """What goes in front of a command; it holds for the thread that starts it."""
+    """The words in front of a command; they hold for the thread that starts it."""
     return (str(_SETPRIV), "--pdeathsig", "TERM", "--") if _SETPRIV.exists() else ()
 
 
 def ask_program(
     argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
 ) -> str:
-    """What a program prints that runs for a moment. Blocks.
+    """The output of a program that runs for a moment. Blocks.
 
     Raises OSError and subprocess.SubprocessError, also where it fails.
     """

@@ -110,7 +110,7 @@ def judge(choice: CudaCompat, machine: CudaOnMachine) -> Verdict:
 
 
 def judge_trial(verdict: Verdict, result: int | str) -> Verdict:
-    """What becomes of libraries that were tried. result: what cuInit returned, or why it did not.
+    """The verdict on libraries that were tried. result: what cuInit returned, or why it did not.
 
     0 is its success.
     """

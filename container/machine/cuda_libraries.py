@@ -49,7 +49,7 @@ _LAST_WORDS = 200
 def arrange_cuda_compat(
     choice: CudaCompat, environment: Mapping[str, str], root: Path
 ) -> Path | None:
-    """What is to go first on the models' LD_LIBRARY_PATH; None for nothing. Logs why, in one line.
+    """The folder that goes first on the models' LD_LIBRARY_PATH, or None. Logs why, in one line.
 
     root: the machine's root folder. Blocks while the libraries are tried, on a machine with GPUs
     and an old driver: a second or so, a minute at most.
@@ -64,7 +64,7 @@ def arrange_cuda_compat(
 
 
 def look(environment: Mapping[str, str], root: Path) -> CudaOnMachine:
-    """What there is; without a GPU nothing else is looked for."""
+    """The GPUs, driver and libraries; without a GPU nothing else is looked for."""
     gpus = count_gpus(root / "dev")
     if not gpus:
         return CudaOnMachine(0)
@@ -120,7 +120,7 @@ def _read_branches(library: Path) -> tuple[int, ...]:
 
 
 def _try(folder: Path, environment: Mapping[str, str]) -> int | str:
-    """What CUDA's first call returns with these libraries, or why it returned nothing.
+    """The result of CUDA's first call with these libraries, or why there is none.
 
     In a process of its own: one that has met a GPU can fork no models.
     """

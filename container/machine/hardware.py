@@ -1,4 +1,4 @@
-"""What the machine has that defaults of settings depend on: GPUs, and /dev/shm."""
+"""Finds the hardware that defaults of settings depend on: GPUs, and /dev/shm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Hardware:
-    """What this machine has."""
+    """GPUs and shared memory of this machine."""
 
     #: How many GPUs.
     gpus: int = 0
@@ -26,7 +26,7 @@ PLAIN = Hardware()
 
 
 def look_at_hardware(root: Path = Path("/"), shared_memory: Path = _SHARED_MEMORY) -> Hardware:
-    """What there is. root: the machine's root folder, where GPUs are looked for."""
+    """The machine's hardware. root: the machine's root folder, where GPUs are looked for."""
     try:
         filesystem = os.statvfs(shared_memory)
     except OSError:

@@ -1,4 +1,4 @@
-"""What the machine has, and the container of it: what archives' configs are held against."""
+"""Reads the machine's memory, and the container's of it: archives' configs are held against it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What operators are told of the container itself: its gauges, tritonserver's page, CloudWatch."""
+"""Tells operators of the container itself: its gauges, tritonserver's page, CloudWatch."""

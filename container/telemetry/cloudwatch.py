@@ -75,7 +75,7 @@ class _Reading:
 
 
 def make_counters(registry: CollectorRegistry) -> tuple[Counter, Counter]:
-    """What the metrics page says of the publications: events that were sent, and given up."""
+    """The metrics page's counters of publications: events that were sent, and given up."""
     sent = Counter(
         "serve_cloudwatch_events", "Events that CloudWatch Logs has taken.", registry=registry
     )
@@ -189,7 +189,7 @@ class MetricsPublisher:
     # -- in a thread
 
     def _hand_on(self, reading: _Reading) -> None:
-        """What has changed into the queue, and from there to CloudWatch."""
+        """Put what has changed into the queue, and from there to CloudWatch."""
         own, triton = self._compare(reading)
         series = chain(own.changed, triton.changed)
         texts = write_events(series, self._dimensions, self._namespace, reading.at_ms)

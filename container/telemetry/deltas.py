@@ -1,4 +1,4 @@
-"""What was counted since the last publication: CloudWatch sums what it is sent. No I/O."""
+"""Counts since the last publication: CloudWatch sums what it is sent. No I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def subtract(
     series: Iterable[Series],
     keeps: Callable[[Hashable], bool] = lambda _: False,
 ) -> Difference:
-    """What the series have more than is known of them; what is not known counts from 0.
+    """How much more the series have than was known; a series that is not known counts from 0.
 
     keeps: whether a series that is not among them now may come and go on where it was. Any other
     begins anew when it comes again.

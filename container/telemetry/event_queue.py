@@ -58,7 +58,7 @@ class EventQueue:
         return dropped
 
     def take_call(self) -> list[Event]:
-        """What the next call sends, in the order that it wants; it stays here until `take`."""
+        """The events of the next call, in the order that it wants; they stay here until `take`."""
         call: list[Event] = []
         size = 0
         first = last = self._events[0].at_ms if self._events else 0

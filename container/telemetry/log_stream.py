@@ -69,7 +69,7 @@ def make_boto3_client() -> Any:
 
 
 def name_failure(error: Exception) -> str:
-    """What makes two failures the same one: AWS's code if there is one, else the type."""
+    """The name by which failures are told apart: AWS's code if there is one, else the type."""
     return str(_read_response(error).get("Error", {}).get("Code") or type(error).__name__)
 
 

@@ -1,4 +1,4 @@
-"""What the machine has left, the container's versions, as gauges of the metrics page."""
+"""Gauges of the metrics page: what the machine has left, and the container's versions."""
 
 from __future__ import annotations
 

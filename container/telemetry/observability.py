@@ -87,7 +87,7 @@ class Observability:
         return MetricsRoute(MetricsPage(self._metrics, self._sources))
 
     def running(self) -> Iterator[Awaitable[None]]:
-        """What runs for as long as the container does."""
+        """Runs in the block for as long as the container does."""
         metrics = self._metrics
         if metrics is not None:
             yield restart_for_ever("lag", lambda: watch_lag(metrics.lag.observe))
@@ -97,7 +97,7 @@ class Observability:
             yield restart_for_ever("metrics", self._publisher.run)
 
     async def publish_last(self) -> None:
-        """What CloudWatch has not been told yet, for a bounded time; nothing is answered any more.
+        """Publish the rest to CloudWatch, for a bounded time; nothing is answered any more.
 
         tritonserver is still asked for its numbers.
         """
@@ -135,7 +135,7 @@ class Observability:
         return self._gauges.registry
 
     def _versions(self) -> Mapping[str, str]:
-        """What is known of them; the models' Python is not told in the image's own arrangement."""
+        """The known versions; the models' Python is unknown in the image's own arrangement."""
         python = self._models().python
         versions = {"version": __version__, "tritonserver": self._triton.control.version}
         if python is not None:

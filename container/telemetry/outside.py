@@ -1,4 +1,4 @@
-"""What is counted outside of the container's server, for its metrics. No I/O."""
+"""Counts from outside of the container's server, for its metrics. No I/O."""
 
 from __future__ import annotations
 

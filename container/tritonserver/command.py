@@ -166,7 +166,7 @@ def _make_listening_options(settings: Settings, ports: Ports) -> Iterator[str]:
 
 
 def _where_known(settings: Settings, runtime: TritonRuntime, ports: Ports) -> Iterator[str]:
-    """What newer tritonservers alone can be told; left to the additional arguments if they say it.
+    """Arguments of newer tritonservers; left out where the additional arguments have them.
 
     Nobody names regions of shared memory: callers may not, and models are to reach no others. How
     large a request may be the container says, by SERVE_MAX_REQUEST_MB.

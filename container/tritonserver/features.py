@@ -1,4 +1,4 @@
-"""What a tritonserver can be told and can run, by the words in its files.
+"""Finds a tritonserver's features by the words in its files.
 
 It tells its version only when it runs; asking its program (`--help`) takes 0.1 s, and a file is
 searched in 10 to 20 ms. A program that is a script around tritonserver has no words, and so none of

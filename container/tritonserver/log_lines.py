@@ -1,4 +1,4 @@
-"""What a line of tritonserver's output is: its level, whose it is, and what it says. No I/O.
+"""Parses a line of tritonserver's output: its level, whose it is, and what it says. No I/O.
 
     W1123 05:22:23.712047 28664 model.py:38] "logger \\"quoted\\" words\\nsecond"      (2.51)
     W1123 05:22:23.481513 28927 model.py:38] logger "quoted" words                    (2.36)
@@ -81,7 +81,7 @@ class TritonLines:
 
 
 def _unquote(message: str) -> str:
-    """What stands in the quotes of newer versions, its escapes read."""
+    """The text in the quotes of newer versions, its escapes read."""
     if len(message) < 2 or not message.startswith('"') or not message.endswith('"'):
         return message
     try:

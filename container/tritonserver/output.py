@@ -1,4 +1,4 @@
-"""What tritonserver and the models print: a pipe, and the thread that reads it for the log.
+"""Reads what tritonserver and the models print: a pipe, and the thread that reads it for the log.
 
 Whoever prints never waits for who reads the log: this thread takes whatever comes, and what the log
 has no room for is dropped and counted there. It looks 200 times a second at most, so that a model
@@ -83,7 +83,7 @@ class TritonOutput:
 
     @property
     def refusal(self) -> str:
-        """What was said of an argument that was refused at this start; empty for nothing."""
+        """The reason for which an argument was refused at this start; empty for none."""
         return self._start.refusal if self._start is not None else ""
 
     def take_unread(self, triton_name: str) -> str:

@@ -93,7 +93,7 @@ class BackendPython:
 
 @dataclass(frozen=True)
 class ModelsPython:
-    """What tritonserver runs models with."""
+    """The Python that tritonserver runs models with, and its backends."""
 
     #: None for the image's own arrangement, and as long as it is not known.
     python: BackendPython | None = None

@@ -1,4 +1,4 @@
-"""What tritonserver says of arguments that it refuses, without the list of all that it takes.
+"""Extracts tritonserver's refusal of an argument, without the list of all that it takes.
 
 error: creating server: Invalid argument - unable to find 'libtritoncache_x.so' for cache.
 

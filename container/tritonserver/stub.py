@@ -1,4 +1,4 @@
-"""What the Python backend's stub tells of itself: which Python it runs, which numpy it can read.
+"""Asks the Python backend's stub which Python it runs, and which numpy it can read.
 
 It reads arrays through pybind11, which up to 2.11 knows numpy 1 alone. numpy 2 keeps the size of an
 array's elements elsewhere: such a stub gives wrong numbers without an error (tried on 2.51: INT32

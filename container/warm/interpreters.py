@@ -44,7 +44,7 @@ _SAID = 64 * 1024
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What interpreters run with."""
+    """The surroundings that interpreters run in."""
 
     #: The models' interpreter.
     python: Path

@@ -1,4 +1,4 @@
-"""What warm interpreters import, and who asks for them. No I/O."""
+"""The libraries that warm interpreters import, and who asks for them. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a child runs in the place of a backend, when it runs a predictor among other steps.
+"""The programs that a child runs instead of a backend, for a predictor among other steps.
 
 No I/O.
 """

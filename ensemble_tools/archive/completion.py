@@ -1,4 +1,4 @@
-"""What a config leaves out, told by the model's file: its backend, its inputs and its outputs.
+"""Adds to a config its backend, inputs and outputs, as the model's file tells them.
 
 As far as ONNX Runtime's and TensorFlow's backends complete a config, it is completed here from the
 same file: configs are strict, and so everybody knows its tensors. max_batch_size stays what it is;
@@ -190,7 +190,7 @@ def _drop_batch(signature: Signature) -> Signature | None:
 
 
 def _guess(file: ModelFile, path: Path) -> _Described:
-    """What the config of a file needs that says little of itself."""
+    """The fields that the config of a file needs that says little of itself."""
     if file.backend == "vllm":
         group = pb.ModelInstanceGroup(count=1, kind=pb.ModelInstanceGroup.KIND_MODEL)
         unknown = "and the inputs and outputs of vLLM's backend"

@@ -56,7 +56,7 @@ def _find_uncalled(
     models: Mapping[str, SourceModel],
     calls: Mapping[str, Iterable[str]],
 ) -> list[SourceModel]:
-    """What is at the top once calls by name count: a called model gives way to who needs it.
+    """The top models once calls by name count: a called model gives way to who needs it.
 
     A call by what the model itself needs, such as an ensemble's own step, leads back and is none.
     """
@@ -120,7 +120,7 @@ def _names_below(
     models: Mapping[str, SourceModel],
     calls: Mapping[str, Iterable[str]] | None = None,
 ) -> set[str]:
-    """What the model needs as steps, and with calls what is called; names, known or not."""
+    """The names of the steps that the model needs, and with calls those it calls; known or not."""
     names: set[str] = set()
     waiting = [top]
     while waiting:

@@ -27,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Operator:
-    """What a node does."""
+    """The operator of a node."""
 
     class_name: str
     label: str

@@ -1,4 +1,4 @@
-"""What lies in an archive, read so that nothing can hold the reader up, and with three answers.
+"""Reads files of an archive so that none can hold the reader up, and with three answers.
 
 Absence is an answer (None, False, no names). A shortage of the machine (descriptors, memory,
 space) is ResourceLacking: it says nothing about the archive, so nothing may be decided by it. What
@@ -65,7 +65,7 @@ def read_bounded(path: Path, limit: int) -> bytes | None:
 
 
 def read_with(path: Path, read: Callable[[BinaryIO], _T]) -> _T | None:
-    """What the function reads of the file; blocking. None when there is no such file.
+    """The function's result for the file; blocking. None when there is no such file.
 
     Raises EntryRefused for what is no regular file and for a link that leads nowhere,
     ResourceLacking, SourceUnreadable, and what the function raises.
@@ -141,7 +141,7 @@ def size_of(path: Path) -> int | None:
 
 
 def names_in(directory: Path) -> tuple[str, ...]:
-    """What a directory holds, sorted; nothing where there is none. Raises as kind does."""
+    """The names in a directory, sorted; nothing where there is none. Raises as kind does."""
     if not is_directory(directory):
         return ()
     try:

@@ -1,4 +1,4 @@
-"""What a config of fil lacks, told by the forest that it is for. No I/O.
+"""Completes a config of fil by the forest that it is for. No I/O.
 
 Neither fil nor its library completes a config. A forest's file says how many features and classes
 there are; whether a classifier answers classes or probabilities, a config alone says.
@@ -18,7 +18,7 @@ _MAX_ROWS = 32768
 def describe_forest(
     forest: Forest, message: pb.ModelConfig | None
 ) -> tuple[pb.ModelConfig, Signature, str]:
-    """What a config needs beside its tensors, its tensors, and what nothing tells, in words.
+    """The config's fields beside its tensors, its tensors, and what nothing tells, in words.
 
     message: the config that there is. The words are empty where all is known.
     """

@@ -361,7 +361,7 @@ _Reader = Callable[[_Saved, str], Any]
 
 
 def _form(**attributes: _Reader) -> Callable[[_Saved], dict[str, Any]]:
-    """What reads all attributes of an operator."""
+    """The reader of all attributes of an operator."""
     return lambda saved: {name: read(saved, name) for name, read in attributes.items()}
 
 

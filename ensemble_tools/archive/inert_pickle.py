@@ -98,7 +98,7 @@ def as_key(key: Any) -> Any:
 
 
 class _Budget:
-    """What one pickle may still have copied, and how many classes it may still name.
+    """How much one pickle may still have copied, and how many classes it may still name.
 
     operator: the one that was named last, for messages; empty before the first.
     """
@@ -321,7 +321,7 @@ class _InertUnpickler(pickle._Unpickler):
         self.append(str(self._read_bytes(form), "utf-8", "surrogatepass"))
 
     def _call(self, code: bytes, arguments: int) -> None:
-        """What the opcode does, unless its arguments would have to be made of something long."""
+        """Do as the opcode says, unless its arguments would have to be made of something long."""
         if not isinstance(self.stack[arguments], tuple):
             raise Unpicklable("it is no pickle: it calls something with what is no tuple")
         pickle._Unpickler.dispatch[code[0]](self)  # type: ignore[arg-type]  # typeshed: C's class

@@ -37,7 +37,7 @@ class Instances:
 
 
 def find_instances(message: pb.ModelConfig, gpus: int, *, with_passive: bool = True) -> Instances:
-    """What tritonserver makes of the config on a machine with so many GPUs.
+    """The instances that tritonserver makes of the config on a machine with so many GPUs.
 
     with_passive: count instances that are made, but given no requests.
     """

@@ -137,7 +137,7 @@ class ModelConfig:
 
     @property
     def specific_versions(self) -> tuple[int, ...] | None:
-        """What a `version_policy` of the kind `specific` names; None for any other policy."""
+        """The versions of a `version_policy` of the kind `specific`; None for any other policy."""
         policy = self.message.version_policy
         return tuple(policy.specific.versions) if policy.HasField("specific") else None
 
@@ -252,7 +252,7 @@ def _of_latest(config: ModelConfig) -> ModelConfig:
 
 
 def parse_leniently(text: str) -> pb.ModelConfig:
-    """What is known of a config, past the fields that are not; raises ParseError."""
+    """The known fields of a config, without the others; raises ParseError."""
     try:
         return text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
     except text_format.ParseError:
@@ -289,7 +289,7 @@ def guess_backend(word: str) -> str:
 
 
 def describe_backend(message: pb.ModelConfig) -> str:
-    """What an image must have for this config, where it is none of Triton's; empty for these."""
+    """The backend that an image must have for this config, where Triton has none; else empty."""
     name = str(message.backend)
     if not name or name in _BACKENDS:
         return ""
@@ -378,7 +378,7 @@ def declare_input(spec: TensorSpec, name: str = "") -> pb.ModelInput:
 
 
 def declare_output(spec: TensorSpec, name: str = "") -> pb.ModelOutput:
-    """The same as an output."""
+    """The declaration of an output."""
     data_type = number_data_type(spec.data_type)
     return pb.ModelOutput(name=name or spec.name, data_type=data_type, dims=spec.dims)
 
@@ -392,7 +392,7 @@ def _describe_error(error: text_format.ParseError) -> str:
 
 
 def _suggest_value(enum: str, value: str) -> str:
-    """What may have been meant, or some of what there is."""
+    """The value that may have been meant, or some of those there are."""
     try:
         known = [it.name for it in pb.DESCRIPTOR.pool.FindEnumTypeByName(enum).values]
     except KeyError:

@@ -63,7 +63,7 @@ class ModelFile:
 
 
 def find_model_file(version: Path, entries: Collection[str]) -> ModelFile | None:
-    """What in a version is the model: the file that has Triton's name, or the only likely one.
+    """The model of a version: the file that has Triton's name, or the only likely one.
 
     Raises as find_likely_files does.
     """

@@ -1,4 +1,4 @@
-"""What of other modules a graph names: it is imported when the graph is read. No I/O.
+"""Functions of other modules that a graph names: reading it imports them. No I/O.
 
 Functions and classes that are named, operators of your own among them, and modules that functions
 use which are pickled by value. What is pickled by value itself is in no module.

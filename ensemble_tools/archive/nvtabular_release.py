@@ -186,7 +186,7 @@ def judge_content(workflow: Any, objects: Iterable[Inert]) -> Content:
 
 
 def judge_saved(objects: Iterable[Inert]) -> Content:
-    """The same of a workflow that was saved as graph.json, which leaves attributes out.
+    """The content of a workflow that was saved as graph.json, which leaves attributes out.
 
     Each NVTabular that writes it computes as 23.08 does, unless it has parameters of another one.
     """
@@ -202,7 +202,7 @@ def judge_saved(objects: Iterable[Inert]) -> Content:
 
 
 def list_attributes(name: str) -> frozenset[str] | None:
-    """What an instance of that class has in 23.08; None for a class that is not known."""
+    """The attributes of an instance of that class in 23.08; None for a class that is not known."""
     return frozenset(_ATTRIBUTES[name]) if name in _ATTRIBUTES else None
 
 

@@ -139,7 +139,7 @@ class _Bytes:
 
     @contextlib.contextmanager
     def contents(self) -> Iterator[None]:
-        """What is read in the block is a member's contents; behind it the next one's headers."""
+        """In the block a member's contents are read; behind it the next one's headers."""
         self._of_headers = None
         yield
         self._of_headers = _LONGEST_HEADER
@@ -190,7 +190,7 @@ def _extract(path: Path, tar_bytes: _Bytes, into: Path, limits: ExtractionLimits
 
 
 class _Tree:
-    """What is written below `into`."""
+    """The files that are written below `into`."""
 
     def __init__(self, path: Path, into: Path, most_bytes: int) -> None:
         self._path, self._into, self._most_bytes = path, into, most_bytes

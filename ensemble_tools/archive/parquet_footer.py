@@ -1,4 +1,4 @@
-"""What a parquet file's footer says: rows, how long texts are, and types; read without pyarrow.
+"""Reads a parquet file's footer without pyarrow: rows, how long texts are, and types.
 
 The footer is a struct of Thrift's compact protocol: the version, the schema, the number of rows,
 the groups of rows with their bytes. A server that has no other use for a library of 50 MB reads
@@ -48,7 +48,7 @@ class Rows:
 
 
 def count_rows(path: Path) -> Rows:
-    """What the footer says. Raises as read_with does."""
+    """The rows that the footer tells of. Raises as read_with does."""
     return read_with(path, _read_rows) or Rows()
 
 

@@ -1,4 +1,4 @@
-"""What a python model's own files say: the strings in them, and whether they make requests.
+"""Reads a Python model's own files: the strings in them, and whether they make requests.
 
 Nothing is imported or run. Files come from archives: their number, their sizes and the nesting of
 what is in them are bounded, and a file that is no Python says nothing.
@@ -47,7 +47,7 @@ _REQUEST_CLASS = "InferenceRequest"
 
 @dataclass(frozen=True)
 class PythonFiles:
-    """What Python files say."""
+    """The strings and requests in Python files."""
 
     #: Their string literals, each whole.
     strings: frozenset[str] = frozenset()

@@ -57,7 +57,7 @@ class ModelRepository:
         return self.entry.graph_path
 
     def with_unusable(self, reasons: Mapping[str, str]) -> ModelRepository:
-        """The same, of whose workflows some have turned out unusable (WorkflowsUnusable)."""
+        """The repository, some of whose workflows have turned out unusable (WorkflowsUnusable)."""
         models = {
             name: replace(model, workflow=replace(model.workflow, unusable=reasons[name]))
             if model.workflow is not None and name in reasons

@@ -1,4 +1,4 @@
-"""What a SavedModel's constants are as TensorFlow makes them, by their types and shapes.
+"""Measures a SavedModel's constants as TensorFlow makes them, by their types and shapes.
 
 A constant of one value and a shape is some bytes in the file, and that value so many times in
 memory: TensorFlow makes it at the first request. Only what says so is read, as protobuf's messages

@@ -26,7 +26,7 @@ def find_workflow_file(directory: Path) -> Path:
 
 
 def read_objects(path: Path) -> Any:
-    """What the file holds, with an Inert for every instance of a class; None for no file.
+    """The file's objects, with an Inert for every instance of a class; None for no file.
 
     Raises NotInert, and as read_with does.
     """

@@ -63,7 +63,7 @@ class Forest:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What TorchScript's `forward` takes, by name, and how many tensors it gives.
+    """The arguments of TorchScript's `forward`, by name, and how many tensors it gives.
 
     Of a dictionary the keys that `forward` itself reads.
     """

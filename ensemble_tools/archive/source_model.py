@@ -100,7 +100,7 @@ class SourceModel:
 
     @property
     def misnamed_config(self) -> str:
-        """What is most likely meant for a config.pbtxt that is not there; empty for nothing."""
+        """The file most likely meant for a config.pbtxt that is not there; empty for none."""
         names = (name for name in self.entries if name.lower().startswith(CONFIG_FILE))
         return "" if self.config is not None else next(names, "")
 
@@ -139,12 +139,12 @@ class SourceModel:
 
     @property
     def named_file(self) -> str:
-        """What the config names for its backend to load (default_model_filename); or empty."""
+        """The file that the config names for its backend (default_model_filename); or empty."""
         return str(self.config.message.default_model_filename) if self.config else ""
 
     @property
     def python_file(self) -> str | None:
-        """What the python backend runs in each version; None for a model of another backend."""
+        """The program of each version for the python backend; None for another backend."""
         return (self.named_file or PYTHON_FILE) if self.backend == "python" else None
 
 
@@ -252,7 +252,7 @@ def _drop_hollow(
 
 
 def _read_payload(version: Path) -> frozenset[str]:
-    """What lies in it; a link that leads nowhere is nothing that a model could be."""
+    """The names in a version; a link that leads nowhere is nothing that a model could be."""
     kinds = {name: kind(version / name) for name in names_in(version)}
     return frozenset(
         f"{name}/" if mode == stat.S_IFDIR else name for name, mode in kinds.items() if mode

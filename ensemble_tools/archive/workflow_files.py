@@ -1,4 +1,4 @@
-"""What an exported NVTabular workflow says of itself: the release that wrote it, its files.
+"""Reads what an exported NVTabular workflow says of itself: its release, its files.
 
 Its pickle is read as data. The paths in it are of the machine that exported it. Workflow.save
 copies what lies under an operator's out_path, and Workflow.load puts the directory that it is
@@ -48,7 +48,7 @@ _VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
 
 @dataclass(frozen=True)
 class WorkflowFiles:
-    """What the files of an NVTabular workflow say."""
+    """The files of an NVTabular workflow, and what they say of it."""
 
     #: The version of NVTabular in the workflow's label, empty where it names none.
     nvtabular: str = ""
@@ -75,11 +75,11 @@ class WorkflowFiles:
 
 
 class _Broken(Exception):
-    """What was found in the place of what Workflow.load (nvtabular 23.8) reads."""
+    """The file is none that Workflow.load (nvtabular 23.8) reads; the message says what it is."""
 
 
 class _Unlabelled(Exception):
-    """What is wrong with the label in metadata.json."""
+    """The label in metadata.json is wrong; the message says how."""
 
 
 def find_category_path(path: Any, out_path: Any, directory: Path) -> Path | None:
@@ -194,7 +194,7 @@ def _read_label(path: Path) -> str:
 
 
 def _read_root(saved: Path) -> Any:
-    """What it holds, None where that takes too much to read; raises _Broken for what is none."""
+    """The workflow, None where it takes too much to read; raises _Broken where it is none."""
     try:
         return read_objects(saved)
     except Unpicklable as error:

@@ -1,4 +1,4 @@
-"""What a zip archive says that it holds: its central directory alone is read, nothing unpacked.
+"""Reads a zip archive's central directory alone: names and sizes, nothing unpacked.
 
 TorchScript files are such archives. Those of torch.jit.save hold what they say byte for byte; torch
 takes as much memory for an entry as this directory says, however little is stored of it.

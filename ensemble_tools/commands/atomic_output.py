@@ -74,7 +74,7 @@ def check_empty(destination: Path) -> None:
 
 
 def read_default_mode(of_new: int) -> int:
-    """What open and mkdir would make of this mode."""
+    """The mode that open and mkdir would make of this one."""
     mask = os.umask(0)
     os.umask(mask)
     return of_new & ~mask

@@ -1,4 +1,4 @@
-"""What a command's exit code means; the same for all of them. After a signal: signals.py."""
+"""The exit codes of all commands. After a signal: signals.py."""
 
 from __future__ import annotations
 

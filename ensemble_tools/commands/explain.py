@@ -72,7 +72,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_serving_options(parser: argparse.ArgumentParser) -> None:
-    """What the container's own settings would say."""
+    """Options for what the container's own settings would say."""
     parser.add_argument(
         "--model-name",
         default="model",

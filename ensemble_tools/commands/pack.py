@@ -89,7 +89,7 @@ def _parse_copies(raw: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check, pack, tell."""
+    """Check and pack the archive, and tell of it."""
     output: Path = options.output
     suffix = _find_suffix(output)
     if not suffix and output.is_dir():
@@ -153,7 +153,7 @@ def _is_one_archive(path: Path) -> bool:
 
 
 def _find_suffix(path: Path) -> str:
-    """What its name ends in, of an archive."""
+    """The end of its name, if that is an archive's."""
     return next((end for end in SUFFIXES if path.name.endswith(end)), "")
 
 

@@ -1,4 +1,4 @@
-"""What every command looks at: a directory, or the packed archive itself."""
+"""The path that every command takes: a directory, or the packed archive itself."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def _copy(target: Path, destination: Path, within: Path) -> None:
 
 
 def _check_result(written: Path, serving_plan: ServingPlan) -> None:
-    """What was written is an archive as any other, and says what was planned."""
+    """Plan the written archive as any other, and compare that with what was planned."""
     repository = read_repository(written, serving_plan.entry)
     read_again = plan(repository, None, Namespace("m"), Choices(strict=False))
     if len(read_again.models) != len(serving_plan.models):
@@ -275,7 +275,7 @@ def _check_result(written: Path, serving_plan: ServingPlan) -> None:
 def report_lines(
     serving_plan: ServingPlan, destination: Path, size: int, lacking: ConfigIncomplete | None
 ) -> Iterator[str]:
-    """What was written and what to do with it, for people.
+    """The models that were written and what to do with them, for people.
 
     size: in bytes. lacking: what strict mode would miss in the configs, None for nothing.
     """

@@ -37,7 +37,7 @@ def take_each(
     failures: tuple[type[Exception], ...],
     code: int,
 ) -> tuple[Row, ...]:
-    """What `take` makes of each, in order; progress and failures go to stderr.
+    """The results of `take` for each, in order; progress and failures go to stderr.
 
     One that fails, with this exit code, does not stop the others.
     """
@@ -74,7 +74,7 @@ def summarize_in_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def summarize_in_document(name: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """The same for programs."""
+    """The summary of all archives, for programs."""
     return {
         "format": name,
         "version": 1,

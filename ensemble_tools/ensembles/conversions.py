@@ -1,4 +1,4 @@
-"""What is produced of a column, what a reader requires of it -> the conversion between them.
+"""A column's tensors, and those that its reader requires -> the conversion between them.
 
 Before it calls a model, the executor brings each column into the form and data type of the
 operator's schema, and of the answer's schema before it answers (merlin-systems, conversions.py).
@@ -38,7 +38,7 @@ from ensemble_tools.errors import GraphNotServable
 
 
 class Kind(Enum):
-    """What a conversion does; the value completes "the generated step ... the column"."""
+    """The kind of a conversion; the value completes "the generated step ... the column"."""
 
     CAST = "casts"
     PASS_ON = "passes on"
@@ -115,7 +115,7 @@ class Required:
 
 
 def find_conversion(produced: Produced, required: Required, path: Path) -> Conversion | None:
-    """What has to be done between the two ends; None where the tensors can go there as they are.
+    """The conversion between the two ends; None where the tensors can go there as they are.
 
     path names the graph in messages. Raises GraphNotServable where Merlin's executor fails as well.
     """
@@ -210,7 +210,7 @@ class _Edge:
 
     @property
     def _numpy_type(self) -> str | None:
-        """What values are cast to: the schema's type where Triton has it."""
+        """The type that values are cast to: the schema's where Triton has it."""
         return self.required.dtype if self.required.dtype in TRITON_TYPES else None
 
     @property

@@ -129,7 +129,7 @@ class _InputPlanner:
         return tuple(spec for spec in specs if _find_column(spec.name, declared) in sent)
 
     def _require_of_call(self, call: Call, specs: tuple[TensorSpec, ...]) -> Iterator[Required]:
-        """What the model requires of each column that the graph feeds it with."""
+        """The requirements of the model for each column that the graph feeds it with."""
         types = {column.name: column.dtype for column in call.columns_in}
         config = self._steps[call.model_name]
         by_column = _group_by_column(specs, config.inputs)
@@ -156,7 +156,7 @@ class _InputPlanner:
                 )
 
     def _require_of_answer(self, specs: tuple[TensorSpec, ...]) -> Iterator[Required]:
-        """What the executor's config declares of each column of the answer."""
+        """The declarations of the executor's config for each column of the answer."""
         types = {column.name: column.dtype for column in self._wiring.columns}
         for column, tensors in _group_by_column(specs, self._executor.outputs).items():
             if column not in self._wiring.answer:

@@ -1,4 +1,4 @@
-"""What operators do, by their classes: those of merlin-core and merlin-systems are known.
+"""Operators' kinds, by their classes: those of merlin-core and merlin-systems are known.
 
 No I/O.
 """
@@ -16,7 +16,7 @@ _MERLINS = ("merlin.", "nvtabular.")
 
 
 class OperatorKind(Enum):
-    """What an operator does with the columns that reach it."""
+    """How an operator deals with the columns that reach it."""
 
     SELECTION = "selection"
     SUBTRACTION = "subtraction"

@@ -43,7 +43,7 @@ _TAKEN, _PROGRAMS = frozenset({"", "..", PurePosixPath(GRAPH_FILE).name}), ".py"
 
 @dataclass(frozen=True)
 class Program:
-    """What a generated step of an operator does."""
+    """The work of a generated step of an operator."""
 
     #: The template's name of it.
     kind: str
@@ -73,7 +73,7 @@ class Program:
 
     @property
     def library(self) -> str:
-        """What it needs, for people."""
+        """The library that it needs, for people."""
         return {_SEARCH: "FAISS", _RECOMMEND: "implicit", _LOOKUP: "Feast"}.get(self.kind, NUMPY)
 
     @property

@@ -34,7 +34,7 @@ class Ordering:
 
 
 def order_steps(parts: Parts, reads: Reads, called: Set[str] = frozenset()) -> Ordering:
-    """What runs inside the ensemble, so that no two that may err run side by side.
+    """The steps inside the ensemble, so that no two that may err run side by side.
 
     called: models that python models call by name, whose inputs must stay what they are.
     """

@@ -1,4 +1,4 @@
-"""What an ensemble is made of: the stages that make it read this, and none changes it."""
+"""The parts of an ensemble: the stages that make it read these, and none changes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ensemble_tools.ensembles.wiring import Call, Wiring
 
 @dataclass(frozen=True)
 class Parts:
-    """What an ensemble is made of."""
+    """The parts of an ensemble."""
 
     wiring: Wiring
     #: The executor's config.

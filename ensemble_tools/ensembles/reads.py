@@ -105,7 +105,7 @@ def _find_sources(parts: Parts) -> _Sources:
 
 
 def _find_step_reads(parts: Parts, step: GeneratedStep) -> tuple[Tensor, ...]:
-    """What conversions read; or, where Merlin's code runs, all that there is by then."""
+    """The tensors that conversions read; or, where Merlin's code runs, all there are by then."""
     if not step.readers:
         return _drop_repeats(tensor for each in step.conversions for tensor in each.reads)
     request = [Tensor(REQUEST, name) for name in parts.executor.inputs]

@@ -408,6 +408,6 @@ class _Evaluation:
     def _name_failure(
         self, node: Node, columns: list[str], reason: str
     ) -> GraphNotServable | GraphNotExpressible:
-        """What an inline operator really gives is known when it runs; then Merlin decides."""
+        """An inline operator's columns are only known when it runs; then Merlin decides."""
         error = GraphNotExpressible if self.inlines else GraphNotServable
         return error(self.path, node.operator.label, columns, reason, _EXPORT_AGAIN)

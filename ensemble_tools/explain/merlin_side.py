@@ -41,7 +41,7 @@ def node_id_at(path: tuple[int, ...]) -> str:
 
 
 def kind_of(node: Node) -> str:
-    """What the operator is to Triton."""
+    """The kind of box that the operator is to Triton."""
     operator = node.operator
     if operator.subgraph is not None:
         return "subgraph"

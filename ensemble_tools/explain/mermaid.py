@@ -20,7 +20,7 @@ _BREAK = "<br/>"
 
 
 def mermaid(picture: Picture) -> str:
-    """The whole text."""
+    """The picture as Mermaid's text."""
     return "\n".join(_lines(folded(picture))) + "\n"
 
 

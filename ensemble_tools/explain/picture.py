@@ -1,4 +1,4 @@
-"""What `explain` shows, as plain data: every writer draws this and nothing else.
+"""The picture of `explain`, as plain data: every writer draws this and nothing else.
 
 Two sides: Merlin's graph, and what Triton serves. A side is nodes and edges; a node stands in one
 side, with the tensors that it puts out; an edge says which of them it carries and under which names

@@ -109,7 +109,7 @@ def _reasons(
 def _reasons_without_executor(
     plan: ServingPlan, merlin: Side, triton: Side, unread: tuple[LeftOut, ...]
 ) -> Iterator[Reason]:
-    """What an ensemble, or its only step, does in another way than the executor."""
+    """How an ensemble, or its only step, differs from the executor."""
     instead = (
         "its only step is served itself."
         if plan.form is Form.STEP_ALONE

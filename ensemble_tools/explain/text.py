@@ -122,7 +122,7 @@ def _column(column: Column) -> str:
 
 
 def _protocol_lines(title: str, declared: Iterable[Tensor]) -> Iterator[str]:
-    """What a request or its answer holds, in the words of the v2 inference protocol.
+    """The tensors of a request or its answer, in the words of the v2 inference protocol.
 
     A ragged list column is two tensors: the values of all rows, and INT32 offsets, one more than
     rows, from 0 to the number of values.

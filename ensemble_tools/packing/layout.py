@@ -11,7 +11,7 @@ from ensemble_tools.serving.opened_archive import open_repository
 
 
 def find_packed_tree(path: Path) -> SourceTree:
-    """What goes into the archive: models at the top, whichever layout path has.
+    """The archive's entries: models at the top, whichever layout path has.
 
     One extra directory around the models is dropped; a model that is the top gets its name in
     front. What cannot be read as a repository (--no-check) is taken as it lies there.

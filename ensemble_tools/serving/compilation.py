@@ -38,7 +38,7 @@ _LONGEST_REASON = 1_000
 
 
 class Compile(Enum):
-    """What becomes of NVTabular workflows.
+    """How NVTabular workflows are served.
 
     AUTO: compiled where the result is certain to be the same. OFF: as they were delivered.
     """

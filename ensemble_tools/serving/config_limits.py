@@ -1,4 +1,4 @@
-"""What a config.pbtxt asks of the machine and of tritonserver, held against what may be had.
+"""Holds a config.pbtxt's demands against what the machine and tritonserver have.
 
 tritonserver does as it is told: it allocates a warm-up's tensors and a sequence batcher's slots
 whatever they come to, starts as many instances as are named, and loads a shared library that lies
@@ -82,7 +82,7 @@ def _count_most_instances() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """What this machine has."""
+    """The machine's memory, instances and GPUs."""
 
     #: The machine's memory, or the container's where that is less.
     memory_bytes: int = field(default_factory=_read_memory)
@@ -136,7 +136,7 @@ def _check_libraries(model: SourceModel) -> None:
 
 
 class _Demands:
-    """One model's config."""
+    """The demands of one model's config."""
 
     def __init__(
         self,
@@ -381,7 +381,7 @@ class _Demands:
 
     @property
     def _may_not_climb(self) -> bool:
-        """What lies beside Merlin's executor does not lie beside the steps that it becomes."""
+        """Files beside Merlin's executor do not lie beside the steps that it becomes."""
         return self._model.graph_path is not None
 
     def _is_inside(self, named: str) -> bool:

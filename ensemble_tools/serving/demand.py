@@ -80,7 +80,7 @@ class ModelDemand:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a plan asks for."""
+    """The models of a plan, and what they ask of the machine."""
 
     #: The same for copies of an archive, whatever their names.
     identity: str
@@ -88,7 +88,7 @@ class Demand:
 
 
 def measure_demand(plan: ServingPlan, gpus: int = 0) -> Demand:
-    """What the plan's models are on a machine with so many GPUs.
+    """The demand of the plan's models on a machine with so many GPUs.
 
     Blocking for as long as some hundred stat() take.
 

@@ -385,7 +385,7 @@ def _describe(step: _Step, each: Any) -> StepRow:
 
 
 def _as_triton_says(config: pb.ModelConfig, name: str) -> dict[str, object]:
-    """What Triton's JSON has of the fields that a step may have (_STEP_FIELDS)."""
+    """Triton's JSON of the fields that a step may have (_STEP_FIELDS)."""
     return {
         "name": name,
         "platform": config.platform,

@@ -71,7 +71,7 @@ def _find_copied(link: str, root: str, top: Path, copy: Path) -> str:
 
 
 def write_own_code(model: PublishedModel, code: OwnCode, directory: Path, entry: str) -> None:
-    """What tritonserver is to find of the model: links into the copy.
+    """Link what tritonserver is to find of the model into the copy.
 
     A version's directory has the generated file alone, which runs the delivered one. Raises
     OSError.

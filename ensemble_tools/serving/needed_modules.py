@@ -99,7 +99,7 @@ def _linked(model: PublishedModel) -> Iterator[Path]:
 
 
 def _find(version: Path) -> Iterator[NeededModule]:
-    """Each module once."""
+    """The modules, each once."""
     listed: set[str] = set()
     for graph in (find_workflow_file(version / WORKFLOW), version / GRAPH_FILE):
         for function in _read_names(graph):

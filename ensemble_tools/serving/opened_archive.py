@@ -1,4 +1,4 @@
-"""What each command begins with: an extracted archive, its graph, and its plan or the refusal."""
+"""Opens an archive for a command: extracted, its graph, and its plan or the refusal."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _refuse_circle(model: SourceModel, circle: list[str]) -> EnsembleInvalid:
 
 
 def _describe_elsewhere(graph: ExecutorGraph) -> tuple[str, ...]:
-    """What Merlin's code reads outside of the archive."""
+    """The feature repositories outside of the archive that Merlin's code reads."""
     programs = ((node.operator.label, find_program(node)) for node in graph.nodes)
     paths = {(label, it.elsewhere) for label, it in programs if it is not None and it.elsewhere}
     return tuple(

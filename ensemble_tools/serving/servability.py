@@ -1,4 +1,4 @@
-"""What Triton must find in a delivered model, checked before Triton is asked. No I/O.
+"""Checks a delivered model for what Triton must find in it, before Triton is asked. No I/O.
 
 tritonserver's own messages for these speak of its internals; some of these faults it accepts, and
 then answers nothing for ever (an ensemble whose tensors go in a circle).
@@ -166,7 +166,7 @@ def _check_saved_model(model: SourceModel) -> None:
 
 
 def _advise(model: SourceModel, rules: Rules) -> str:
-    """What to do about a field that is missing."""
+    """The remedy for a field that is missing."""
     if rules.under_executor:
         return _EXPORT
     if model.is_ensemble:  # an ensemble is never completed

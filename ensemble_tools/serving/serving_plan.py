@@ -39,7 +39,7 @@ class Form(Enum):
 
 
 class Rewrite(Enum):
-    """What may become of an executor model.
+    """The forms that an executor model may take.
 
     AUTO: the first form that gives the executor's numbers. ENSEMBLE: an ensemble or nothing.
     EXECUTOR: the executor itself, whatever the graph.
@@ -204,7 +204,7 @@ class ServingPlan:
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
-        """What a request may ask for; none where Triton completes them."""
+        """The outputs that a request may ask for; none where Triton completes them."""
         return tuple(spec.name for spec in self.entry_model.config.output)
 
     @property

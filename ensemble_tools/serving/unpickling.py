@@ -1,4 +1,4 @@
-"""What somebody unpickles when an archive is served: its file, who does it, and why.
+"""Finds the pickles that somebody reads when an archive is served: file, reader, reason.
 
 Unpickling runs what the file says. Nothing here does that: this package reads pickles as data
 (archive/inert_pickle.py). These do it, in models' processes:

@@ -69,7 +69,7 @@ class TritonPythonModel:
 
 
 class Step:
-    """One model."""
+    """A model that runs in this process."""
 
     def __init__(self, number, row, args):
         self.name, self.reads, self.writes = row["name"], row["reads"], row["writes"]
@@ -154,7 +154,7 @@ class Functions:
 
 
 class Request:
-    """What a step is given of the request for the whole."""
+    """The request for the whole, as a step is given it."""
 
     def __init__(self, whole, tensors, output_names):
         self._whole, self._tensors, self._wanted = whole, tensors, output_names

@@ -268,7 +268,7 @@ class Asker(threading.Thread):
         self.start()
 
     def ask(self, ids):
-        """What was found, or the error, by these names; None when it took too long."""
+        """The features, or the error, by these names; None when it took too long."""
         self.jobs.put(ids)
         try:
             return self.done.get(timeout=PATIENCE_S)

@@ -223,7 +223,7 @@ class _Compiler:
         return declared
 
     def _answer(self, column: Column, frame: Frame) -> OutputColumn:
-        """merlin-systems' match_representations."""
+        """The answer's columns, as merlin-systems' match_representations makes them."""
         _check_name(column.name)
         if column.name not in frame:
             raise NotCompiled("the workflow does not put it out", columns=[column.name])
@@ -271,7 +271,7 @@ class _Compiler:
     # -- the walk
 
     def _execute(self, graph: ExecutorGraph, root: Frame, path: NodePath) -> Frame:
-        """What the last node puts out. A node's operator is run once: it is the same each time.
+        """The last node's columns. A node's operator is run once: it is the same each time.
 
         path: of the Subgraph whose graph it is.
         """
@@ -376,7 +376,7 @@ class _Compiler:
         }
 
     def _foresee(self, node: Node, rule: Rule, kept: KeptColumns, merged: Frame) -> Frame:
-        """What it puts out on a frame of pandas; raises NotCompiled, Unknown."""
+        """The columns that it puts out on a frame of pandas; raises NotCompiled, Unknown."""
         if kept is KeptColumns.SOME_ROWS:
             return {name: replace(column, width=0) for name, column in merged.items()}
         foreseen = {
@@ -414,7 +414,7 @@ class _Compiler:
         return replace(column, register=register, series=series, either=either)
 
     def _merge(self, node: Node, frames: Mapping[int, Frame], root: Frame) -> Frame:
-        """LocalExecutor._append_addl_root_columns and _merge_upstream_columns."""
+        """The columns of several nodes, as merlin-core's LocalExecutor merges them."""
         # 1. What parents and dependencies put out.
         upstream = [frames[number] for number in node.upstream]
         # 2. What none of them does, of what the node's schema and its dependencies' name, is taken
@@ -455,7 +455,7 @@ class _Compiler:
         return put_out
 
     def _compile(self, node: Node, rule: Rule, frame: Frame) -> Frame:
-        """What the rule puts out; numbers of either kind stay so where that changes no step."""
+        """The rule's columns; numbers of either kind stay so where that changes no step."""
         assert rule.compile is not None
         uncertain = [name for name, column in frame.items() if column.either]
         if not uncertain:
@@ -478,7 +478,7 @@ class _Compiler:
         return {name: replace(put_out[name], either=either[name]) for name in put_out}
 
     def _compile_otherwise(self, node: Node, rule: Rule, frame: Frame, name: str) -> Frame:
-        """What the rule puts out if numbers are of the other kind; nothing where that is unsaid."""
+        """The rule's columns if numbers are of the other kind; nothing where that is unsaid."""
         assert rule.compile is not None
         if rule.adds is not None:  # a table of any size is read for each
             return {}
@@ -569,7 +569,7 @@ def _rule(node: Node) -> Rule:
 
 
 def _label(node: Node) -> str:
-    """What users call the node's operator."""
+    """The name that users have for the node's operator."""
     return _rule(node).label or node.operator.label
 
 
@@ -592,7 +592,7 @@ def _check_name(column: str) -> None:
 
 
 def _schema_type(column: Column, lists: bool) -> ColumnType:
-    """What its values are by a schema. lists: whether its lists are known to be Python's."""
+    """A column's type by a schema. lists: whether its lists are known to be Python's."""
     is_list = column.is_ragged or len(column.dims or ()) > 1
     return ColumnType(0, _schema_kind(column), is_list=is_list, python_rows=is_list and lists)
 

@@ -9,7 +9,7 @@ from ensemble_tools.workflows.runtime.kept import BESIDE
 
 
 class Kind(Enum):
-    """What a column's values are. The width of numbers is only known when a request is there."""
+    """The kind of a column's values. How wide numbers are is only known when a request is there."""
 
     INT = "int"
     FLOAT = "float"
@@ -62,7 +62,7 @@ class ColumnType:
 
     @property
     def items(self) -> str:
-        """What may be missing in it, in words."""
+        """The name of what may be missing in it."""
         return "lists" if self.is_list else "texts"
 
     @property
@@ -71,11 +71,11 @@ class ColumnType:
         return self.register if self.series is None else self.series
 
     def at(self, register: int) -> ColumnType:
-        """The same in another register."""
+        """The column in another register."""
         return replace(self, register=register, series=None)
 
     def shared_in_subgraph(self) -> ColumnType:
-        """The same as a column of a Subgraph's frame; what a function made may be lists."""
+        """A column of a Subgraph's frame made of it; what a function made may be lists."""
         may_be_lists = self.is_list or self.series is not None
         return replace(self, shared_by=self.shared_by or BESIDE) if may_be_lists else self
 
@@ -91,7 +91,7 @@ class ColumnType:
         return self == replace(other, either=self.either)
 
     def as_array(self) -> ColumnType:
-        """The same as those that are compiled read it."""
+        """The column as compiled operators read it."""
         return self.at(self.register)
 
     def cast(self, dtype: str) -> ColumnType:

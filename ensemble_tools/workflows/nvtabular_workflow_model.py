@@ -33,11 +33,11 @@ class Whole:
 
     @staticmethod
     def selection_of(node):
-        """What its operator is applied to."""
+        """The columns that its operator is applied to."""
         return node.input_columns.resolve(node.input_schema)
 
     def answer(self, columns, tensors):
-        """What the workflow answers. columns: the request's, with the tensors of each."""
+        """The workflow's answer. columns: the request's, with the tensors of each."""
         return self._runner.run_workflow(
             {name: _column(parts, tensors) for name, parts in columns.items()}
         )
@@ -66,6 +66,6 @@ def _column(parts, tensors):
 
 
 def convert(array):
-    """merlin.systems.triton._convert_tensor."""
+    """An array as merlin.systems.triton._convert_tensor makes it of a tensor."""
     array = array[:, 0] if array.ndim == 2 else array
     return array.astype("str") if array.dtype.kind in "OSU" else array

@@ -1,4 +1,4 @@
-"""What fitted operators carry, read from their inert states; never run, never guessed."""
+"""Reads the parameters of fitted operators from their inert states; runs and guesses nothing."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def node_columns(value: Any, name: str) -> tuple[str, ...]:
 
 
 def closed_over(value: Any, module: str, name: str) -> Any:
-    """What a function closes over, if it was made in that place of NVTabular: its only cell.
+    """The only cell of a function that was made in that function of NVTabular.
 
     cloudpickle keeps a function's module and qualified name; a user's function has others.
     """

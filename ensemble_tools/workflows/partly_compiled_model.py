@@ -119,7 +119,7 @@ class Original:
         ERRORS.take()
 
     def node(self, kept):
-        """What runs one node on the columns that it reads, as merlin-core's executor does."""
+        """Runs one node on the columns that it reads, as merlin-core's executor does."""
         self._kept[kept.node] = kept
         # A placeholder may not be touched, as isinstance does.
         if self._whole is None and not issubclass(type(self._operators[kept.node]), Operator):
@@ -137,7 +137,7 @@ class Original:
         return kept.operator, kept.applied_to
 
     def answer(self, tensors, why):
-        """What the workflow answers."""
+        """The workflow's answer."""
         if self._whole is None:
             self._import_nvtabular(why)
         with ERRORS:
@@ -165,7 +165,7 @@ class Original:
             raise
 
     def _runner_of(self, kept):
-        """What runs it: for a function of a column alone there is no frame."""
+        """The function that runs it: for a function of a column alone there is no frame."""
         if self._whole is not None:
             operator, transform = self._whole.operator_of(kept.node)
         else:

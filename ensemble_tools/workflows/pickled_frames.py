@@ -95,7 +95,7 @@ def _read(manager: Any) -> dict[str, FrameColumn]:
 
 
 def _made_by(value: Any, function: str, arguments: int) -> tuple[Any, ...]:
-    """What the function, or class, was called with."""
+    """The arguments that the function, or class, was called with."""
     if class_name(value) != function or len(value.args) != arguments:
         raise _NotAFrame
     args: tuple[Any, ...] = value.args

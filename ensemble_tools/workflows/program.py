@@ -113,7 +113,7 @@ class Program:
 
     @property
     def interpreter(self) -> str:
-        """What its process must have imported: PANDAS; NVTABULAR; empty for numpy alone.
+        """The library that its process must import: PANDAS; NVTABULAR; empty for numpy alone.
 
         A process that has pandas imports NVTabular itself where that turns out to be needed.
         """

@@ -1,4 +1,4 @@
-"""What a rule is: how one of NVTabular's operators is compiled, and what it is handed for that.
+"""Rules: how NVTabular's operators are compiled, and what they are handed for that.
 
 The rules are those of nvtabular 23.8.0 (nvtabular/ops/) with pandas 1.5, on the path on which a
 model serves: a DataFrame of one request, made of numpy arrays, on the CPU.
@@ -29,7 +29,7 @@ Emitted = tuple[tuple[Step, ...], tuple[Table, ...], int, int]
 
 
 class KeptColumns(Enum):
-    """What an operator that runs on a frame of pandas, for a program, puts out."""
+    """The columns that an operator puts out that runs on a frame of pandas, for a program."""
 
     #: The columns of its output schema, and nothing else.
     ALONE = "alone"
@@ -43,7 +43,7 @@ class KeptColumns(Enum):
 
 
 class Unnamed(Enum):
-    """What an operator does with columns that no schema names.
+    """How an operator treats columns that no schema names.
 
     An operator of the user's may put out more than its schema says: its whole frame, say.
     """
@@ -190,7 +190,7 @@ class Call:
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
-        """The same, those that are selected together in one tuple."""
+        """The selected columns; those that are selected together are one tuple."""
         return [(group,) if isinstance(group, str) else group for group in self.node.groups]
 
     def parameter(self, name: str) -> Any:
@@ -232,7 +232,7 @@ class Call:
     def items(
         self, names: Iterable[str], *kinds: Kind, with_gaps: bool = False
     ) -> list[ColumnType]:
-        """The same, for an operator that reads all items of lists one after the other.
+        """The columns of an operator that reads all items of lists one after the other.
 
         It makes arrays, whatever the lists are (flatten_list_column_values, encode_list_column).
         """

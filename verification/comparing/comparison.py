@@ -22,7 +22,7 @@ _LONGEST_WAY = 200
 
 
 class Verdict(Enum):
-    """What a request showed; the value stands in tables."""
+    """The result of a request; the value stands in tables."""
 
     EQUAL = "equal"
     WITHIN_TOLERANCE = "within tolerance"
@@ -65,7 +65,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Names:
-    """What sentences call the one that is right, and the one that is compared with it."""
+    """The names in sentences of the form that is right, and of the one that is compared with it."""
 
     right: str = "the executor"
     form: str = "the serving form"
@@ -162,7 +162,7 @@ def _compare_answers(
 
 
 def list_details(differences: Sequence[Difference]) -> tuple[str, ...]:
-    """What is said of each output that differs."""
+    """A sentence on each output that differs."""
     return tuple(
         f"{difference.output}: {difference.detail}"
         for difference in differences

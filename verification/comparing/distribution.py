@@ -150,5 +150,5 @@ def _measure_distance(first: Array, second: Array) -> float:
 
 
 def _compute_limit(first: int, second: int) -> float:
-    """What as many draws from one distribution stay below."""
+    """The limit that as many draws from one distribution stay below."""
     return float(np.sqrt(-np.log(_LEVEL / 2) / 2 * (first + second) / (first * second)))

@@ -82,7 +82,7 @@ class Forms:
 
     @property
     def original(self) -> ServingPlan:
-        """What the compiled form is but for its workflows."""
+        """The compiled form's plan without compiled workflows."""
         return self.served or self.executor
 
     @property
@@ -144,7 +144,7 @@ def _plan(
 
 
 def _choose_reference(reference: ServingPlan, compiled: ServingPlan | None) -> ServingPlan:
-    """What a compiled form is compared with; without one, NVTabular must do without our reader."""
+    """The plan to compare with; without a compiled one, NVTabular must do without our reader."""
     return reference if compiled is None else add_json_readers(reference)
 
 

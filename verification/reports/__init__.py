@@ -1,1 +1,1 @@
-"""What was found, for people and programs, and how far the run is."""
+"""Reports for people and programs, and how far the run is."""

@@ -1,4 +1,4 @@
-"""What is being done: on one line of a terminal, written over; elsewhere a line now and then."""
+"""Progress on one line of a terminal, written over; elsewhere a line now and then."""
 
 from __future__ import annotations
 

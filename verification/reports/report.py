@@ -1,4 +1,4 @@
-"""What a verification found, as data; pure."""
+"""The findings of a verification, as data. No I/O."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one form takes: seconds to load, memory of its processes, time of a request."""
+    """The cost of one form: seconds to load, memory of its processes, time of a request."""
 
     form: str
     load_s: float
@@ -67,7 +67,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Report:
-    """What verify found out about one archive."""
+    """The result for one archive."""
 
     archive: str
     form: str
@@ -95,7 +95,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """What differs; where nothing does, the first comparison, and how many there are."""
+        """The differences; where there are none, the first comparison, and how many there are."""
         if different := [finding.conclusion for finding in self.findings if not finding.is_equal]:
             return "; ".join(different)
         first, *more = self.conclusions
@@ -103,7 +103,7 @@ class Report:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What conclusions are drawn from."""
+        """The results that conclusions are drawn from."""
         return tuple(self._list_findings())
 
     def _list_findings(self) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ _MIB = 1024 * 1024
 
 
 def write_text_lines(report: Report) -> Iterator[str]:
-    """Everything."""
+    """The report's lines, for people."""
     yield f"archive      {_clean(report.archive)}"
     yield f"served as    {report.form}"
     for reason in report.reasons:
@@ -89,7 +89,7 @@ def _rate_badness(difference: Difference) -> float:
 
 
 def _write_details(outcomes: Sequence[Outcome], subject: str = "") -> Iterator[str]:
-    """What stands behind a result that is not `equal`; a sentence once, however often it is said."""  # noqa: E501  # one sentence
+    """The reasons of a result that is not `equal`; a sentence once, however often it is said."""
     titles_of: dict[tuple[str, ...], list[str]] = {}
     for outcome in outcomes:
         details = tuple(

@@ -1,1 +1,1 @@
-"""What the forms are asked: requests from a file, or made from columns and category files."""
+"""Requests to the forms: from a file, or made from columns and category files."""

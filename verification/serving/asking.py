@@ -102,7 +102,7 @@ async def ask(server: Server, plan: ServingPlan, request: Request, model: str = 
 
 
 def extract_sentence(message: str) -> str:
-    """What was wrong, without the way there; at most some lines of a terminal.
+    """The fault, without the way there; at most some lines of a terminal.
 
     Of a Python traceback that is the exception; what the python backend says of one ends where its
     own traceback begins (`At:`); the workflow's model packs one into its line. Of any other message

@@ -1,4 +1,4 @@
-"""How much memory the python processes of some Triton models hold. Read from the kernel.
+"""Measures the memory of some Triton models' Python processes. Read from the kernel.
 
 bench/proc.py reads the same, and is not in the server's image, where this runs too.
 """

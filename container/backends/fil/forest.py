@@ -232,7 +232,7 @@ class Treelite:
 
 
 class Rule:
-    """What is answered for each row: so many numbers, made of a forest's own by a function."""
+    """How a row is answered: so many numbers, made of a forest's own by a function."""
 
     def __init__(self, width, apply):
         self.width, self.apply = width, apply

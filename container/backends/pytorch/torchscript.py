@@ -165,7 +165,7 @@ class Parameters(stand_in.Parameters):
                 setter(self.count(key))
 
     def guard(self):
-        """What must surround every use of the model; a fresh one for each."""
+        """A context that must surround every use of the model; a fresh one for each."""
         return Guard(self.inference_mode, self.optimized)
 
 
@@ -343,7 +343,7 @@ def check_index(name, index, count):
 
 
 def as_list(result):
-    """What forward returned as a list of tensors and lists of strings."""
+    """The result of forward as a list of tensors and lists of strings."""
     outputs = list(result) if isinstance(result, tuple) else [result]
     for index, output in enumerate(outputs):
         strings = isinstance(output, list) and all(isinstance(text, str) for text in output)

@@ -1,4 +1,4 @@
-"""What the three stand-in backends share: where they run, what they refuse, how they answer.
+"""The common part of the three stand-in backends: where they run, refusals, answers.
 
 Runs in the models' Python, not in the server's.
 """

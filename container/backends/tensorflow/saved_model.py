@@ -233,7 +233,7 @@ def check_names(ios, known, direction, model):
 
 
 def refuse_unsupported(config, model):
-    """What NVIDIA's backend refuses, and what it serves and this stand-in does not."""
+    """Refuse what NVIDIA's backend refuses, and what it serves and this stand-in does not."""
     platform = config.get("platform")
     if platform == GRAPH_DEF:
         raise Refused(

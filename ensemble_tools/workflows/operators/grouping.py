@@ -74,7 +74,7 @@ def group(call: Call) -> Frame:
 
 
 def order_of(call: Call) -> list[str]:
-    """What Groupby puts out, in its order: groupby._apply_aggs."""
+    """The names of Groupby's columns, in its order: groupby._apply_aggs."""
     keys = read.names(call.parameter("groupby_cols"), "groupby_cols")
     separator, _ = _read_form(call, keys)
     conventional, of_lists = (
@@ -115,7 +115,7 @@ def _in_order(
 
 
 def _read_form(call: Call, keys: tuple[str, ...]) -> tuple[str, bool]:
-    """What stands between a column's name and an aggregation's; whether rows are sorted upwards."""
+    """The separator of a column's name and an aggregation's; whether rows are sorted upwards."""
     separator, ascending = call.parameter("name_sep"), call.parameter("ascending")
     if not isinstance(ascending, bool):
         raise Unknown("ascending is not a boolean")
@@ -127,7 +127,7 @@ def _read_form(call: Call, keys: tuple[str, ...]) -> tuple[str, bool]:
 
 
 def _read_aggregations(call: Call, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """What is made of each column of which something is made."""
+    """The aggregations of each column that has any."""
     chosen = {}
     for name in call.names:
         if name not in keys:
@@ -156,7 +156,7 @@ def _aggregations_of(name: str, value: Any, parameter: str) -> tuple[str, ...]:
 
 
 def _aggregate(call: Call, name: str, aggregation: str, column: ColumnType) -> ColumnType:
-    """What an aggregation makes, before casts by name."""
+    """The column that an aggregation makes, before casts by name."""
     if column.kind is Kind.DATE and aggregation not in _OF_DATES:
         raise call.refuse([name], f"{aggregation} of dates")
     if aggregation == "list":
@@ -189,7 +189,7 @@ def _check_names(
 def _casts(
     call: Call, keys: tuple[str, ...], outputs: list[tuple[str, ColumnType]], separator: str
 ) -> tuple[str | None, ...]:
-    """What groupby._apply_aggs casts each column to for its name's sake, keys included."""
+    """The types that groupby._apply_aggs casts columns to for their names' sake, keys included."""
     if len({name for name, _ in outputs}) != len(outputs):
         raise call.refuse(keys, "it gives two columns one name")
     casts = tuple(_cast_by_name(name, separator) for name, _ in outputs)

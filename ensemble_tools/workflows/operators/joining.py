@@ -1,4 +1,4 @@
-"""What a table has of a key: JoinGroupby and JoinExternal."""
+"""Joins a table's columns by a key: JoinGroupby and JoinExternal."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def join_table(call: Call) -> Frame:
 
 
 def join_kept(call: Call) -> Frame:
-    """What is known of a table's columns, where pandas merges."""
+    """The types of a table's columns, as far as known, where pandas merges."""
     keys, their_keys = _pair_keys(call)
     table = read_frame(call.parameter("_ext_cache"))
     shared = {own for own, their in zip(keys, their_keys, strict=True) if own == their}

@@ -1,4 +1,4 @@
-"""What does nothing to values: selections and names, of merlin.dag and of NVTabular."""
+"""Selections and names, which change no value: those of merlin.dag and of NVTabular."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _ROWS = "__tmp__"
 
 @dataclass(frozen=True)
 class _Fitted:
-    """What the operator was fitted to, checked."""
+    """The operator's fitted state, checked."""
 
     folds: int
     seed: int | None
@@ -111,7 +111,7 @@ def _table(
 
 
 def _target_names(call: Call, targets: tuple[str, ...], separator: str) -> list[list[str]]:
-    """What each group's columns are called."""
+    """The names of each group's columns."""
     named = call.parameter("out_col")
     by_group = []
     for number, group in enumerate(call.groups):

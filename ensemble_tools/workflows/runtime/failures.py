@@ -159,7 +159,7 @@ def _locate(frames: Sequence[_Frame], function: Any) -> str:
 
 
 def _function(frame: _Frame) -> Any:
-    """What LambdaOp and Filter call."""
+    """The function that LambdaOp and Filter call."""
     operator = frame.frame.f_locals.get("self")
     return getattr(operator, "f", None) if frame.package in _MERLINS else None
 
@@ -171,6 +171,6 @@ def _show(code: CodeType, line: int) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    """What Triton can send: UTF-8, and not more than that many characters of it."""
+    """A text that Triton can send: UTF-8, and not more than that many characters of it."""
     plain = text[:longest].encode("utf-8", "backslashreplace").decode()
     return plain if len(text) <= longest else f"{plain}…"

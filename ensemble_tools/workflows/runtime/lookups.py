@@ -138,7 +138,7 @@ class Lookup:
         self._keys, self._order, self._beside, self._first = keys, order, beside, first
 
     def first(self, name: str) -> Any:
-        """What stands beside the first row of the file."""
+        """The value beside the first row of the file."""
         return self._first[name]
 
     def find(self, columns: list[Any]) -> tuple[Any, Any]:
@@ -158,7 +158,7 @@ class Lookup:
         return values[rows] if len(values) else np.zeros(len(rows))
 
     def column(self, name: str, rows: Any) -> Column:
-        """What stands beside those rows of the table."""
+        """The column beside those rows of the table."""
         column = self._beside[name]
         return take_rows(column, rows) if column.rows else Column(np.zeros(len(rows)))
 

@@ -37,7 +37,7 @@ _MISSING = {"nan": np.nan, "None": None}
 
 
 class NumpysErrors:
-    """What numpy does at errors while functions run: what they left set, from one to the next.
+    """How numpy reports errors while functions run: as they left it, from one to the next.
 
     A program's own steps ignore errors.
     """
@@ -61,7 +61,7 @@ ERRORS = NumpysErrors()
 
 
 def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> list[pd.Series]:
-    """What a node puts out, a series a column.
+    """The columns that a node puts out, each a series.
 
     Raises OperatorFailed where its own code does, LeftToNVTabular where it is not as foreseen.
     """
@@ -84,7 +84,7 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
 def run_function(
     node: KeptNode, function: Callable[[pd.Series], Any], *columns: Any
 ) -> list[pd.Series]:
-    """The same for a LambdaOp whose function is handed a column alone.
+    """Runs a LambdaOp whose function is handed a column alone; otherwise as run_node.
 
     It sees no frame around it. Where it makes a series of the same rows, no frame is made.
     """

@@ -49,7 +49,7 @@ class Record:
 
     @classmethod
     def from_json(cls: type[_Own], written: dict[str, Any]) -> _Own:
-        """What to_json wrote, read from JSON; raises ValueError where the fields are others."""
+        """The record that to_json wrote; raises ValueError where the fields are others."""
         fields = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
         if fields != written.keys():
             raise ValueError(f"{cls.__name__} has {sorted(fields)} and not {sorted(written)}")
@@ -57,7 +57,7 @@ class Record:
 
 
 class Parameters(Record):
-    """What a step is told."""
+    """The parameters of a step."""
 
     #: The step's operation, as program.json names it.
     name: ClassVar[str]

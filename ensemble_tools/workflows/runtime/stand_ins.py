@@ -123,7 +123,7 @@ class ColumnSelector:
         return bool(self.all or self._names or self.subgroups or self.tags)
 
     def filter_columns(self, other_selector: ColumnSelector) -> ColumnSelector:
-        """What of these columns is not in the other selector; the other one where this is `*`."""
+        """Its columns that are not in the other selector; the other one where this is `*`."""
         if self.all:
             return other_selector
         taken = other_selector._names
@@ -154,7 +154,7 @@ class Operator:
         return {name: [name] for name in col_selector.names}
 
     def output_column_names(self, col_selector: Any) -> ColumnSelector:
-        """What it puts out."""
+        """The columns that it puts out."""
         return ColumnSelector(list(self.column_mapping(col_selector)))
 
     @property
@@ -213,7 +213,7 @@ class StatOperator(Operator):
 
 
 def apply(operator: Operator, selection: Any, frame: Any) -> Any:
-    """What it makes of a frame. Its selector is a new one each time, as NVTabular's is."""
+    """Its result for a frame. Its selector is a new one each time, as NVTabular's is."""
     return operator.transform(ColumnSelector(selection), frame)
 
 

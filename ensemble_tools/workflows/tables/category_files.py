@@ -142,7 +142,7 @@ class CategoryFiles:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """What pyarrow cannot read here, it cannot read for NVTabular."""
+    """A file that pyarrow cannot read here, it cannot read for NVTabular."""
     import pyarrow
 
     try:

@@ -1,4 +1,4 @@
-"""What a parquet file comes to when it is read, before it is.
+"""Measures what a parquet file comes to when it is read, before it is.
 
 Its footer has the sizes of columns as they are encoded: a long text that stands in a dictionary
 counts once, however many rows have it.

@@ -19,7 +19,7 @@ from .writing import write_tables
 
 
 def job_text(tables: Sequence[Table], directory: Path) -> str:
-    """What the process reads: the tables, and where to write; it runs in another directory."""
+    """The process's input: the tables, and where to write; it runs in another directory."""
     rows = [dataclasses.asdict(table) for table in tables]
     return json.dumps(
         {"tables": rows, "directory": directory}, default=lambda path: str(path.absolute())
@@ -27,7 +27,7 @@ def job_text(tables: Sequence[Table], directory: Path) -> str:
 
 
 def read_answer(text: str) -> list[dict[str, Plain]]:
-    """What the process wrote; raises what it ended with, and TableUnusable for anything else."""
+    """The process's result; raises what it ended with, and TableUnusable for anything else."""
     try:
         answer = json.loads(text)
     except ValueError:

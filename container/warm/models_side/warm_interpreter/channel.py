@@ -1,4 +1,4 @@
-"""What a stub and the process that runs its model send each other: words, and arrays.
+"""The channel between a stub and the process that runs its model: words, and arrays.
 
 A message is a packet of a Unix socket (SOCK_SEQPACKET: whole, or the other side is gone). What does
 not fit into one lies in memory that the sender shares: each side has a piece that it alone writes,
@@ -149,7 +149,7 @@ class _Shared:
         os.close(self._descriptor)
 
     def trim(self):
-        """What is kept stays mapped in the reader as well: it is the beginning."""
+        """Trim to the beginning: that stays mapped in the reader as well."""
         if self.is_large:
             os.ftruncate(self._descriptor, KEPT)
             self._map, self._size = mmap.mmap(self._descriptor, KEPT), KEPT

@@ -33,7 +33,7 @@ TIMEOUT_S = 120.0
 
 
 class Front:
-    """A TritonPythonModel."""
+    """The TritonPythonModel in the stub: a child of an interpreter answers for it."""
 
     library = program = module = ""
 

@@ -1,4 +1,4 @@
-"""What a model meets in a child in the place of what Triton's stub gives it.
+"""Stands for what Triton's stub gives a model, in a child.
 
 The rest of triton_python_backend_utils is Triton's own file: it is Python. A model that calls other
 models, or streams, is not run here.
@@ -70,7 +70,7 @@ class InferenceRequest:
 
 
 class InferenceResponse:
-    """What a model answers."""
+    """The answer of a model."""
 
     def __init__(self, output_tensors=(), error=None):
         self._tensors, self._error = list(output_tensors), error
@@ -99,7 +99,7 @@ class TritonError:
 
 
 class TritonModelException(Exception):
-    """What models raise."""
+    """An error that a model raises."""
 
 
 class Logger:

@@ -1,4 +1,4 @@
-"""What becomes of missing values: FillMissing, FillMedian and Dropna."""
+"""Fills or drops missing values: FillMissing, FillMedian and Dropna."""
 
 from __future__ import annotations
 

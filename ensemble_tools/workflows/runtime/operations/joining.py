@@ -1,4 +1,4 @@
-"""What a table has of a key: JoinGroupby and JoinExternal."""
+"""Joins a table's columns by a key: JoinGroupby and JoinExternal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MISSING_TEXT = b"nan"
 
 @dataclass(frozen=True)
 class Join(Operation):
-    """What stands beside the keys in a table, NaN where they are not in it, also as a text."""
+    """The columns beside the keys in a table, NaN where the keys are not in it, also as a text."""
 
     name = "join"
     #: The table's number.

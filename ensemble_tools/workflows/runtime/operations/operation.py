@@ -1,4 +1,4 @@
-"""What an operation is: a record, and what is done with it to the columns of a request."""
+"""Operations: records, and what is done with them to the columns of a request."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Clip(Operation):
 
 @dataclass(frozen=True)
 class Cast(Operation):
-    """Another type."""
+    """Values cast to another type."""
 
     name = "cast"
     dtype: str

@@ -15,7 +15,7 @@ from .operation import Operation, Transform
 
 @dataclass(frozen=True)
 class TargetEncode(Operation):
-    """What a table says of a category, or the mean of all where it says nothing.
+    """A table's means of a category, or the mean of all where it has none.
 
     With folds each row is in one, by its number in the request or at random with a fixed seed, and
     gets the mean of the others. Makes one column a target, then the folds if it keeps them.
