@@ -19,6 +19,7 @@ from merlin_simulator.incoming import StrictProtocol
 from merlin_simulator.instance.requests import ContainerAnswer, Invocation, StreamedAnswer
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import Event, EventLog
+from tests.support.prompt_server import PromptServer
 
 WAIT_S = 20.0  # for what is a matter of milliseconds on an idle machine
 
@@ -114,13 +115,6 @@ class Served:
         return socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the main thread."""
-        yield
-
-
 class _Kept(logging.Handler):
     def __init__(self, records: list[logging.LogRecord]) -> None:
         super().__init__(logging.WARNING)
@@ -147,7 +141,7 @@ def serving(endpoint: FakeEndpoint, rules: Rules | None = None) -> Iterator[Serv
         timeout_graceful_shutdown=5,
     )
     listening = socket.create_server(("127.0.0.1", 0), backlog=128)
-    server = _Server(config)
+    server = PromptServer(config)
     thread = threading.Thread(target=server.run, args=([listening],))
     kept = _Kept(records)
     logging.getLogger().addHandler(kept)

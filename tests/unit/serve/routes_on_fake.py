@@ -26,6 +26,7 @@ from serve.models.request_queue import Bounds, RequestQueues
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer, AnswerStream
+from tests.support.prompt_server import PromptServer
 
 #: For anything that must happen; longer than each of the limits below.
 WAIT_S = 120.0
@@ -89,26 +90,6 @@ class _FakeAnswerStream:
         """Nothing is held."""
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self):  # type: ignore[no-untyped-def]
-        """Leave the signals alone."""
-        yield
-
-    async def main_loop(self) -> None:
-        """A tenth of uvicorn's time passes between two looks whether to exit."""
-        await self.on_tick(0)
-        while not self.should_exit:  # noqa: ASYNC110 # uvicorn has no event for it
-            await asyncio.sleep(0.01)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """uvicorn's, which takes 0.1 s at least; without it where no connection is left."""
-        if self.server_state.connections:
-            await super().shutdown(sockets)
-        for server in self.servers:
-            server.close()
-
-
 @dataclass
 class Wire:
     """One connection to the server."""
@@ -142,7 +123,7 @@ class Wire:
 class RoutesOnFake:
     """The server and what stands behind it."""
 
-    server: _Server
+    server: PromptServer
     port: int
     invocation: FakeInvocation
     crowd: Connections
@@ -209,7 +190,7 @@ async def routes_on_fake() -> AsyncIterator[RoutesOnFake]:
         lifespan="off",
         timeout_graceful_shutdown=1,
     )
-    server = _Server(config)
+    server = PromptServer(config)
     running = asyncio.ensure_future(server.serve())
     while not server.started:  # noqa: ASYNC110 # uvicorn has no event for it
         await asyncio.sleep(0.01)

@@ -35,6 +35,7 @@ from merlin_simulator.watch.state import (
     ModelState,
     ModelView,
 )
+from tests.support.prompt_server import PromptServer
 
 #: What each model is said to take, bytes.
 EACH = 40 * 2**20
@@ -140,7 +141,7 @@ class FakeEndpoint:
 @contextlib.asynccontextmanager
 async def serving(endpoint: FakeEndpoint) -> AsyncIterator[str]:
     """The endpoint's URL, in this event loop, on a free port."""
-    server = uvicorn.Server(_config(endpoint, 0))
+    server = PromptServer(_config(endpoint, 0))
     task = asyncio.create_task(server.serve())
     try:
         while not server.started:  # uvicorn has no event for it
