@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import name_backend
+from ensemble_tools.archive.backend_names import name_backend
 
 _GROUP = pb.ModelInstanceGroup
 _PREFERS_CPU = frozenset({"openvino"})

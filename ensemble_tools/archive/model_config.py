@@ -6,65 +6,30 @@ message would drop them, so published configs are the delivered text with single
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
-from google.protobuf import text_encoding, text_format
+from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.errors import ConfigUnreadable, quoted, shortened
-
-#: Platform (the older word) -> backend, as Triton's model_config_utils derives it (26.05).
-_PLATFORM_BACKENDS = {
-    "pytorch_libtorch": "pytorch",
-    "libtorch": "pytorch",
-    "torch_aoti": "pytorch",
-    "onnxruntime_onnx": "onnxruntime",
-    "tensorrt_plan": "tensorrt",
-    "tensorflow_savedmodel": "tensorflow",
-    "tensorflow_graphdef": "tensorflow",
-}
-#: The files by which it tells the backend where a config names neither, in its order. A name that
-#: ends in `/` is a directory's.
-FILE_BACKENDS = {
-    "model.savedmodel/": "tensorflow",
-    "model.graphdef": "tensorflow",
-    "model.plan": "tensorrt",
-    "model.onnx": "onnxruntime",
-    "model.onnx/": "onnxruntime",
-    "model.xml": "openvino",
-    "model.pt": "pytorch",
-    "model.pt2": "pytorch",
-    "model.py": "python",
-}
-#: A graph of other models, which has no backend.
-_ENSEMBLE = "ensemble"
-#: Triton's backends, and what else people call them.
-_BACKENDS = (
-    *("python", "pytorch", "onnxruntime", "tensorrt", "tensorflow", "fil", "openvino", "dali"),
-    *("tensorrtllm", "vllm"),
+from ensemble_tools.archive.backend_names import ENSEMBLE
+from ensemble_tools.archive.config_text import (
+    Value,
+    add_colons,
+    check_characters,
+    find_spans,
+    find_values,
+    replace_spans,
 )
-_ALSO_CALLED = {
-    "torch": "pytorch",
-    "libtorch": "pytorch",
-    "torchscript": "pytorch",
-    "onnx": "onnxruntime",
-    "trt": "tensorrt",
-    "tf": "tensorflow",
-    "keras": "tensorflow",
-    "savedmodel": "tensorflow",
-    "xgboost": "fil",
-    "lightgbm": "fil",
-    "sklearn": "fil",
-    "treelite": "fil",
-}
+from ensemble_tools.archive.parser_messages import (
+    NO_FIELD,
+    describe_error,
+    describe_unknown_field,
+)
+from ensemble_tools.errors import ConfigUnreadable
+
 #: What merlin-systems writes into an executor's config.
 EXECUTOR_PLATFORM = "merlin_executor"
 #: Merlin's data types in Triton's words (merlin/dtypes/mappings/triton.py). Strings are no part of
@@ -133,7 +98,7 @@ class ModelConfig:
     @property
     def is_ensemble(self) -> bool:
         """Whether Triton runs this model as a graph of other models."""
-        return self.platform == _ENSEMBLE or self.message.HasField("ensemble_scheduling")
+        return self.platform == ENSEMBLE or self.message.HasField("ensemble_scheduling")
 
     @property
     def specific_versions(self) -> tuple[int, ...] | None:
@@ -189,7 +154,7 @@ class ModelConfig:
         """
         beside = f"{MODEL_DIRECTORY}/{self.environment_beside}" if environment else None
         edits = []
-        for path, start, end, value in _find_values(self.text):
+        for path, start, end, value in find_values(self.text):
             if path == ("name",):
                 edits.append((start, end, name))
             elif path == (*_STEP, "model_name"):
@@ -198,11 +163,9 @@ class ModelConfig:
                 edits.append((start, end, ""))
             elif path == _PARAMETER and beside and _is_same_path(value, beside):
                 edits.append((start, end, f"{MODEL_DIRECTORY}/{environment}"))
-        return _replace_spans(self.text, edits)
+        return replace_spans(self.text, edits)
 
 
-#: The parser's messages quote the line, which may be all of the file.
-_LONGEST_REASON = 300
 _PARAMETER = ("parameters", "value", "string_value")
 _LABELS = "label_filename"
 _BATCHING, _SIZE = "dynamic_batching", "max_queue_size"
@@ -210,26 +173,24 @@ _MOST_QUEUED = {
     (_BATCHING, "default_queue_policy", _SIZE),
     (_BATCHING, "priority_queue_policy", "value", _SIZE),
 }
-_OPENING, _CLOSING = ("{", "<"), ("}", ">")
 _GROUP_NAME = ("instance_group", "name")
 _STEP = ("ensemble_scheduling", "step")
 
 
 def parse_model_config(text: str, path: Path) -> ModelConfig:
     """Read the text of a config.pbtxt; raises ConfigUnreadable with the line where it stops."""
-    if _FOREIGN.search(text):
-        _check_characters(text, path)
+    check_characters(text, path)
     try:
         return _of_latest(ModelConfig(text, text_format.Parse(text, pb.ModelConfig())))
     except text_format.ParseError as strict:
         try:
             message = parse_leniently(text)
         except text_format.ParseError as lenient:
-            error = lenient if _NO_FIELD.search(str(strict)) else strict
-            raise ConfigUnreadable(path, _describe_error(error), error.GetLine()) from strict
+            error = lenient if NO_FIELD.search(str(strict)) else strict
+            raise ConfigUnreadable(path, describe_error(error), error.GetLine()) from strict
         except RecursionError as error:
             raise ConfigUnreadable(path, "it is nested too deeply") from error
-        return ModelConfig(text, message, _describe_unknown_field(strict))
+        return ModelConfig(text, message, describe_unknown_field(strict))
     except RecursionError as error:
         raise ConfigUnreadable(path, "it is nested too deeply") from error
 
@@ -256,46 +217,7 @@ def parse_leniently(text: str) -> pb.ModelConfig:
     try:
         return text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
     except text_format.ParseError:
-        return text_format.Parse(_add_colons(text), pb.ModelConfig(), allow_unknown_field=True)
-
-
-def name_backend(message: pb.ModelConfig) -> str:
-    """The backend, given as such or by the older word; empty where neither is known."""
-    return str(message.backend) or _PLATFORM_BACKENDS.get(message.platform, "")
-
-
-def derive_backend(message: pb.ModelConfig, files: Collection[str]) -> str:
-    """The backend as Triton derives it: named, by the older word, or else by the model's file.
-
-    files: what lies in the version, a directory's name ending in `/`. Empty where nothing tells it.
-    """
-    if (named := name_backend(message)) or message.platform:
-        return named
-    file = str(message.default_model_filename)
-    names = {file, f"{file}/"} if file else files
-    return next((backend for name, backend in FILE_BACKENDS.items() if name in names), "")
-
-
-def is_platform(name: str) -> bool:
-    """Whether Triton derives a backend from this platform, or needs none."""
-    return name == _ENSEMBLE or name in _PLATFORM_BACKENDS
-
-
-def guess_backend(word: str) -> str:
-    """The backend that a platform or a misspelt backend most likely means; empty where none is."""
-    name = word.lower()
-    name = _PLATFORM_BACKENDS.get(name) or _ALSO_CALLED.get(name) or name
-    return next(iter(get_close_matches(name, _BACKENDS, 1, _ALIKE)), "")
-
-
-def describe_backend(message: pb.ModelConfig) -> str:
-    """The backend that an image must have for this config, where Triton has none; else empty."""
-    name = str(message.backend)
-    if not name or name in _BACKENDS:
-        return ""
-    likely = guess_backend(name)
-    meant = f" (did you mean {likely}?)" if likely else ""
-    return f"backend {quoted(name)}{meant} is none of Triton's: the image must have it"
+        return text_format.Parse(add_colons(text), pb.ModelConfig(), allow_unknown_field=True)
 
 
 def count_served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
@@ -326,7 +248,7 @@ def find_queue_bound(message: pb.ModelConfig) -> int:
 
 def drop_queue_bound(text: str) -> str:
     """The text of a config whose queues take any number of requests."""
-    bounds = [value for value in _find_values(text) if value.path in _MOST_QUEUED]
+    bounds = [value for value in find_values(text) if value.path in _MOST_QUEUED]
     for value in reversed(bounds):
         text = f"{text[: value.start]}0{text[value.end :]}"
     return text
@@ -339,7 +261,7 @@ def put_on_cpu(text: str) -> str:
         group.kind = pb.ModelInstanceGroup.KIND_CPU
         del group.gpus[:]
     written = print_model_config(pb.ModelConfig(instance_group=groups))
-    spans = [*_find_spans(text, "instance_group")] or [(0, 0)]
+    spans = [*find_spans(text, "instance_group")] or [(0, 0)]
     for start, end in reversed(spans):
         text = f"{text[:start]}{written if start == spans[0][0] else ''}{text[end:]}"
     return text
@@ -383,153 +305,11 @@ def declare_output(spec: TensorSpec, name: str = "") -> pb.ModelOutput:
     return pb.ModelOutput(name=name or spec.name, data_type=data_type, dims=spec.dims)
 
 
-def _describe_error(error: text_format.ParseError) -> str:
-    """The parser's message without the position that it puts in front."""
-    reason = re.sub(r"^\d+:\d+ : ", "", str(error)[:_LONGEST_REASON])
-    reason = reason.replace("\n", " ").strip().rstrip(".")
-    parts = _NO_VALUE.search(reason)
-    return f"{reason}{_suggest_value(*parts.groups())}" if parts else reason
-
-
-def _suggest_value(enum: str, value: str) -> str:
-    """The value that may have been meant, or some of those there are."""
-    try:
-        known = [it.name for it in pb.DESCRIPTOR.pool.FindEnumTypeByName(enum).values]
-    except KeyError:
-        return ""
-    close = get_close_matches(value, known, 1, _ALIKE)
-    if close and len(known) > _FEW:
-        return f"; did you mean {close[0]}?"
-    return f" (there are {', '.join(known)})"
-
-
-def _describe_unknown_field(error: text_format.ParseError) -> str:
-    reason = _describe_error(error)
-    line = f"line {error.GetLine()}: "
-    return f"{line}{name_unknown_field(reason) or shortened(reason)}"
-
-
-def name_unknown_field(reason: str) -> str:
-    """Of protobuf's words, Python's or C++'s: which field it does not know, and which one may have
-    been meant; empty for other words."""
-    parts = _NO_FIELD.search(reason)
-    if parts is None:
-        return ""
-    close = get_close_matches(parts["field"], _list_fields(parts["message"]), 1, _ALIKE)
-    hint = f"; did you mean {close[0]}?" if close and close[0] != parts["field"] else ""
-    return f'no field named "{shortened(parts["field"])}"{hint}'
-
-
-_NO_FIELD = re.compile(r'Message type "(?P<message>[^"]+)" has no field named "(?P<field>[^"]+)"')
-#: Values of an enumeration that a message names all.
-_FEW = 8
-_NO_VALUE = re.compile(r'Enum type "([^"]+)" has no value named (\w+)')
-#: How much of a name must be the same for it to be a slip of the pen.
-_ALIKE = 0.7
-
-
-def _list_fields(message: str) -> list[str]:
-    """The names that a message of the config's schema has; none for one that is not known."""
-    try:
-        descriptor = pb.DESCRIPTOR.pool.FindMessageTypeByName(message)
-    except KeyError:
-        return []
-    return [field.name for field in descriptor.fields]
-
-
-# --- a scanner for protobuf's text format that knows no schema ------------------------------------
-
-_TOKEN = re.compile(
-    r"""(?P<skip>\s+|\#[^\n]*)
-      | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-      | (?P<word>[-+.\w]+)
-      | (?P<mark>.)""",
-    re.VERBOSE | re.DOTALL,
-)
-
-#: What protobuf's C++ parser, which is tritonserver's, takes in strings and comments alone.
-_FOREIGN = re.compile(r"[^ -~\t\n\r\v\f]")
-
-
-def _tokenize(text: str) -> Iterator[tuple[str, str, int, int]]:
-    for match in _TOKEN.finditer(text):
-        if match.lastgroup != "skip":
-            yield match.lastgroup or "", match.group(), match.start(), match.end()
-
-
-def _check_characters(text: str, path: Path) -> None:
-    """Raise ConfigUnreadable for what only strings and comments may have, such as “ or a no-break
-    space: Python's parser takes some of it, or says nothing that helps."""
-    for match in _TOKEN.finditer(text):
-        if match.lastgroup == "string" or match.group().startswith("#"):
-            continue
-        if foreign := _FOREIGN.search(match.group()):
-            called = unicodedata.name(foreign[0], "a control character").lower()
-            raise ConfigUnreadable(
-                path,
-                f"found the character {foreign[0]!a} ({called}) outside of quotes and comments, "
-                "where Triton reads ASCII alone",
-                text.count("\n", 0, match.start() + foreign.start()) + 1,
-            )
-
-
-def _add_colons(text: str) -> str:
-    """`field [` as `field: [`, which means the same: of a field that it does not know, Python's
-    parser takes a list only behind a colon."""
-    ends, last = [], ""
-    for kind, token, start, _ in _tokenize(text):
-        if token == "[" and last == "word":
-            ends.append(start)
-        last = kind
-    parts = [text[start:end] for start, end in pairwise((0, *ends, len(text)))]
-    return ": ".join(parts)
-
-
-class _Value(NamedTuple):
-    """A value in a text, and where it lies; a message with its brackets, and without words."""
-
-    path: tuple[str, ...]
-    start: int
-    end: int
-    words: str = ""
-
-
-def _find_values(text: str) -> Iterator[_Value]:
-    """Every value of a text that the parser took, but numbers in lists; messages as they end.
-
-    Adjacent string literals are one value, as protobuf joins them.
-    """
-    path: list[str] = []
-    opened: list[int] = []
-    field = last = ""
-    literals: list[tuple[str, int, int]] = []
-    for kind, token, start, end in [*_tokenize(text), ("mark", "", 0, 0)]:
-        if kind == "string":
-            literals.append((token, start, end))
-            last = token
-            continue
-        if literals:
-            words = "".join(_unescape(literal) for literal, *_ in literals)
-            yield _Value((*path, field), literals[0][1], literals[-1][2], words)
-            literals.clear()
-        if kind == "word" and last == ":":
-            yield _Value((*path, field), start, end, token)
-        elif kind == "word":
-            field = token
-        elif token in _OPENING:
-            path.append(field)
-            opened.append(start)
-        elif token in _CLOSING:
-            field = path.pop()
-            yield _Value((*path, field), opened.pop(), end)
-        last = token
-
-
 def _find_versions(text: str) -> Iterator[tuple[int, int]]:
     """From where to where each step's version goes; where it has none, the position behind its
     bracket."""
-    version: _Value | None = None
-    for value in _find_values(text):
+    version: Value | None = None
+    for value in find_values(text):
         if value.path == (*_STEP, "model_version"):
             version = value
         elif value.path == _STEP:
@@ -538,37 +318,5 @@ def _find_versions(text: str) -> Iterator[tuple[int, int]]:
             version = None
 
 
-def _find_spans(text: str, name: str) -> Iterator[tuple[int, int]]:
-    """From where to where each field of that name at the top goes, whose values are messages.
-
-    A `,` or `;` behind it belongs to it.
-    """
-    depth, begun, closed = 0, -1, -1
-    for kind, token, start, end in _tokenize(text):
-        if closed >= 0:
-            yield begun, end if token in (",", ";") else closed
-            begun = closed = -1
-        if kind == "word" and depth == 0 and token == name:
-            begun = start
-        elif token in "{<[":
-            depth += 1
-        elif token in "}>]":
-            depth -= 1
-            closed = end if depth == 0 and begun >= 0 else -1
-    if closed >= 0:
-        yield begun, closed
-
-
 def _is_same_path(value: str, other: str) -> bool:
     return value.startswith(MODEL_DIRECTORY) and PurePosixPath(value) == PurePosixPath(other)
-
-
-def _unescape(literal: str) -> str:
-    return str(text_encoding.CUnescape(literal[1:-1]).decode(errors="replace"))
-
-
-def _replace_spans(text: str, edits: list[tuple[int, int, str]]) -> str:
-    for start, end, value in reversed(edits):
-        escaped = text_encoding.CEscape(value.encode(), as_utf8=True)
-        text = f'{text[:start]}"{escaped}"{text[end:]}'
-    return text

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ensemble_tools.archive.graph_json import FUNCTION
 from ensemble_tools.archive.inert_pickle import Inert, Key, class_name
+from ensemble_tools.archive.operator_forms import FUNCTION
 
 #: A graph's nodes, whose `op` is an operator.
 _NODES = {"merlin.dag.node.Node", "nvtabular.workflow.node.WorkflowNode"}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.archive.backend_names import derive_backend
 from ensemble_tools.archive.completion import SAVED_MODEL, Advice, complete_config
 from ensemble_tools.archive.files import (
     A_POINTER,
@@ -22,12 +23,7 @@ from ensemble_tools.archive.files import (
     read_bounded,
     size_of,
 )
-from ensemble_tools.archive.model_config import (
-    EXECUTOR_PLATFORM,
-    ModelConfig,
-    derive_backend,
-    parse_model_config,
-)
+from ensemble_tools.archive.model_config import EXECUTOR_PLATFORM, ModelConfig, parse_model_config
 from ensemble_tools.archive.model_file import find_likely_files, find_model_file, find_named_file
 from ensemble_tools.archive.saved_model import SAVED_GRAPH, measure_constants
 from ensemble_tools.archive.signatures import read_external_files

@@ -19,12 +19,12 @@ from stat import S_ISDIR, S_ISREG
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.archive.backend_names import name_backend
 from ensemble_tools.archive.files import SHORTAGES, is_directory, names_in, size_of
 from ensemble_tools.archive.instance_groups import find_instances
 from ensemble_tools.archive.model_config import (
     EXECUTOR_PLATFORM,
     count_served_versions,
-    name_backend,
     parse_leniently,
 )
 from ensemble_tools.archive.parquet_footer import count_rows

@@ -23,12 +23,8 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import (
-    ENVIRONMENT,
-    name_backend,
-    name_data_type,
-    print_model_config,
-)
+from ensemble_tools.archive.backend_names import name_backend
+from ensemble_tools.archive.model_config import ENVIRONMENT, name_data_type, print_model_config
 from ensemble_tools.serving.serving_plan import STEPS, PublishedModel
 from ensemble_tools.steps.sources import SERVED, StepRow, render_joined, render_warm
 from ensemble_tools.workflows.program import NVTABULAR, PANDAS

@@ -11,8 +11,9 @@ from pathlib import Path, PurePosixPath
 
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.archive.backend_names import describe_backend
 from ensemble_tools.archive.files import kind
-from ensemble_tools.archive.model_config import describe_backend, print_model_config
+from ensemble_tools.archive.model_config import print_model_config
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW, SourceModel
 from ensemble_tools.serving.namespace import LAYOUT_LINK

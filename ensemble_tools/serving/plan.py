@@ -26,7 +26,7 @@ from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.overlay import describe_doubts, describe_models
 from ensemble_tools.serving.queues import describe_queue, open_queues
 from ensemble_tools.serving.selection import Selection, select_as_delivered, select_as_executor
-from ensemble_tools.serving.servability import Rules, check_nvtabulars, check_servable
+from ensemble_tools.serving.servability import Rules, check_servable
 from ensemble_tools.serving.serving_plan import (
     Compiled,
     Form,
@@ -36,6 +36,7 @@ from ensemble_tools.serving.serving_plan import (
 )
 from ensemble_tools.serving.unpickling import check_unpickled
 from ensemble_tools.serving.warm import find_warm_program
+from ensemble_tools.serving.workflow_checks import check_nvtabulars
 from ensemble_tools.setting_names import REWRITE
 
 __all__ = ["Choices", "Compiled", "Form", "PublishedModel", "Rewrite", "ServingPlan", "plan"]

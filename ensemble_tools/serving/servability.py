@@ -1,40 +1,30 @@
 """Checks a delivered model for what Triton must find in it, before Triton is asked. No I/O.
 
-tritonserver's own messages for these speak of its internals; some of these faults it accepts, and
-then answers nothing for ever (an ensemble whose tensors go in a circle).
+tritonserver's own messages for these speak of its internals.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tritonclient.grpc import model_config_pb2 as pb
-
+from ensemble_tools.archive.backend_names import FILE_BACKENDS, guess_backend, is_platform
 from ensemble_tools.archive.completion import SAVED_MODEL
 from ensemble_tools.archive.config_files import check_names
-from ensemble_tools.archive.model_config import (
-    FILE_BACKENDS,
-    ModelConfig,
-    guess_backend,
-    is_platform,
-)
+from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.model_file import FOREST_FILES
-from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
-from ensemble_tools.archive.workflow_files import METADATA, WorkflowFiles
+from ensemble_tools.archive.source_model import SourceModel
 from ensemble_tools.errors import (
     ConfigIncomplete,
     DemandRefused,
-    EnsembleInvalid,
     PayloadBroken,
     PayloadMissing,
-    ReleaseUnfit,
     quoted,
     shortened,
-    shown,
 )
+from ensemble_tools.serving.ensemble_tensors import check_ensemble
+from ensemble_tools.serving.workflow_checks import check_workflow
 from ensemble_tools.setting_names import AUTO_COMPLETE
 
 #: Backend -> what it loads from a version directory (26.05), unless default_model_filename is set.
@@ -63,8 +53,6 @@ _KNOWN_ENDS = (
     *(".savedmodel/", ".xml", ".dali", ".json", ".ubj", ".xgb", ".model", ".txt", ".tl"),
     *(".md", ".csv"),
 )
-#: Workflows from before it load in later releases and fail at each request (seen: 23.05 in 23.08).
-_CHANGED = (23, 6)
 #: What is meant for a version, and is none to Triton.
 _NUMBERED = re.compile(r"[-+]?\d+|v(?:ersion)?[-_ ]?\d+", re.IGNORECASE)
 #: What a file may unpack to: this much, or so many times its size.
@@ -115,7 +103,7 @@ def _check_model(model: SourceModel, rules: Rules) -> None:
         _check_files(model)
         _check_constants(model)
     if model.workflow is not None:
-        _check_workflow(model, model.workflow)
+        check_workflow(model, model.workflow)
 
 
 def _check_files(model: SourceModel) -> None:
@@ -292,64 +280,6 @@ def _check_constants(model: SourceModel) -> None:
             )
 
 
-def _check_workflow(model: SourceModel, workflow: WorkflowFiles) -> None:
-    """Raise PayloadMissing or PayloadBroken where a workflow could not answer."""
-    if workflow.missing:
-        raise PayloadMissing(
-            workflow.missing[0],
-            "there is no such file, and it is part of the workflow; export it again, or add it",
-        )
-    for operator, file in workflow.elsewhere:
-        raise PayloadMissing(
-            model.directory,
-            f"{operator} of its workflow reads {shown(file)}, which is not in the archive: "
-            f"NVTabular copies what lies under out_path alone; give {operator} "
-            f"out_path={quoted(os.path.dirname(file))} (or vocabs as pandas Series), and export it "
-            "again",
-        )
-    for path, problem in workflow.broken:
-        raise PayloadBroken(path, problem, "export it again")
-
-
-def check_nvtabulars(models: Iterable[SourceModel], nvtabular: str) -> None:
-    """Raise ReleaseUnfit or PayloadBroken for a workflow that NVTabular is to run, and fails on.
-
-    models: those that are not compiled. nvtabular: the version that there is, empty: not known.
-    """
-    for model in models:
-        if model.workflow is not None:
-            _check_release(model, model.workflow, nvtabular)
-            _check_label(model, model.workflow)
-
-
-def _check_release(model: SourceModel, workflow: WorkflowFiles, nvtabular: str) -> None:
-    written, installed = _parse_release(workflow.nvtabular), _parse_release(nvtabular)
-    is_labelled_old = bool(written) and written < _CHANGED
-    if (is_labelled_old or workflow.content.is_old) and installed >= _CHANGED:
-        writer = f"nvtabular {workflow.nvtabular}"
-        if not is_labelled_old:
-            writer = f"an nvtabular from before 23.06 ({workflow.content.unlike})"
-        raise ReleaseUnfit(
-            model.directory,
-            f"its workflow was written by {writer}, and the models' Python "
-            f"has {nvtabular}, which cannot run workflows from before 23.06",
-            "export it again with Merlin 23.08, or use an image of its own release",
-        )
-
-
-def _check_label(model: SourceModel, workflow: WorkflowFiles) -> None:
-    """Raise PayloadBroken for a workflow whose label NVTabular fails on."""
-    if workflow.unlabelled:
-        path = model.directory / str(model.served_version) / WORKFLOW / METADATA
-        raise PayloadBroken(path, workflow.unlabelled, "export it again")
-
-
-def _parse_release(version: str) -> tuple[int, ...]:
-    """Of a version the numbers of its release, such as (23, 6); none when it is no such version."""
-    match = re.match(r"([0-9]{1,6})(?:\.([0-9]{1,6})(?![0-9])|$)", version)
-    return tuple(int(part) for part in match.groups() if part) if match else ()
-
-
 def _find_served_version(model: SourceModel, config: ModelConfig | None) -> int:
     """The version that answers; raises PayloadMissing when the policy names one that is not there.
 
@@ -378,83 +308,3 @@ def _find_expected_payload(model: SourceModel, config: ModelConfig | None) -> tu
     if expected and (name := model.named_file):
         return (name, f"{name}/", *_FALLBACKS.get(backend, ()))
     return expected
-
-
-def check_ensemble(model: SourceModel) -> None:
-    """Raise EnsembleInvalid unless every tensor of the ensemble comes to exist.
-
-    A model that is no ensemble passes.
-    """
-    if not model.is_ensemble or model.config is None:
-        return
-    produced = _check_producers(model, model.config)
-    known = _find_existing(model, model.config, produced)
-    for name in model.config.outputs:
-        if name not in known:
-            raise EnsembleInvalid(
-                model.config_path,
-                f"no step puts out the ensemble's output {name!r}",
-                "map a step's output to it",
-            )
-
-
-def _find_existing(
-    model: SourceModel, config: ModelConfig, produced: Mapping[str, str]
-) -> set[str]:
-    """All tensors, by running each step once what it reads is there; raises EnsembleInvalid."""
-    readers: dict[str, list[int]] = {}
-    missing = [set(step.input_map.values()) for step in config.steps]
-    for number, tensors in enumerate(missing):
-        for tensor in tensors:
-            readers.setdefault(tensor, []).append(number)
-    new = [*config.inputs]
-    for number, tensors in enumerate(missing):
-        if not tensors:
-            new.extend(config.steps[number].output_map.values())
-    known: set[str] = set()
-    while new:
-        tensor = new.pop()
-        known.add(tensor)
-        for number in readers.pop(tensor, ()):
-            missing[number].discard(tensor)
-            if not missing[number]:
-                new.extend(config.steps[number].output_map.values())
-    for step, tensors in zip(config.steps, missing, strict=True):
-        if tensors:
-            raise _refuse_never_ready(model, step, produced, known)
-    return known
-
-
-def _check_producers(model: SourceModel, config: ModelConfig) -> dict[str, str]:
-    """Ensemble tensor -> the step that puts it out; each may have only one."""
-    produced: dict[str, str] = {}
-    for step in config.steps:
-        for tensor in step.output_map.values():
-            if tensor in produced or tensor in config.inputs:
-                other = produced.get(tensor, "the request")
-                raise EnsembleInvalid(
-                    model.config_path,
-                    f"the ensemble tensor {tensor!r} comes from {other} and from {step.model_name}",
-                    "give each of them a name of its own in output_map",
-                )
-            produced[tensor] = step.model_name
-    return produced
-
-
-def _refuse_never_ready(
-    model: SourceModel, step: pb.ModelEnsembling.Step, produced: Mapping[str, str], known: set[str]
-) -> EnsembleInvalid:
-    tensor = next(tensor for tensor in step.input_map.values() if tensor not in known)
-    if tensor in produced:
-        return EnsembleInvalid(
-            model.config_path,
-            f"the steps go in a circle: {step.model_name} needs the tensor {tensor!r} of "
-            f"{produced[tensor]}, which waits for it",
-            "break the circle in input_map",
-        )
-    return EnsembleInvalid(
-        model.config_path,
-        f"the step {step.model_name} needs the tensor {tensor!r}, which no step and no input "
-        "provides",
-        "map it to an input or to another step's output",
-    )

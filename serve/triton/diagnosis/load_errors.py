@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ensemble_tools import LAYOUT_PREFIX, Form, ServingPlan
-from ensemble_tools.archive.model_config import guess_backend, name_unknown_field
+from ensemble_tools.archive.backend_names import guess_backend
+from ensemble_tools.archive.parser_messages import name_unknown_field
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.serving.plan import PublishedModel
 from serve.triton.diagnosis.model_errors import make_one_sentence

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools.archive.graph_json import MAX_DEPTH, NotAWorkflow, read_graph_json
+from ensemble_tools.archive.graph_json import MAX_DEPTH, read_graph_json
 from ensemble_tools.archive.graph_reader import read_graph_file
+from ensemble_tools.archive.json_fields import NotAWorkflow
 from ensemble_tools.archive.saved_workflow import find_workflow_file
 from ensemble_tools.archive.workflow_files import read_workflow_files
 from ensemble_tools.errors import EntryRefused

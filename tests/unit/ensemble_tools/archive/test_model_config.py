@@ -11,11 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import (
-    guess_backend,
-    parse_model_config,
-    put_on_cpu,
-)
+from ensemble_tools.archive.backend_names import guess_backend
+from ensemble_tools.archive.model_config import parse_model_config, put_on_cpu
 from ensemble_tools.errors import ConfigUnreadable
 
 PATH = Path("m/config.pbtxt")

@@ -31,12 +31,12 @@ from ensemble_tools.errors import (
 )
 from ensemble_tools.explain.text import explain_plan
 from ensemble_tools.serving.compilation import Compile
+from ensemble_tools.serving.ensemble_tensors import check_ensemble
 from ensemble_tools.serving.layout import write_layout
 from ensemble_tools.serving.namespace import NAME_MAX, Namespace
 from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.serving.plan import Choices, Form, PublishedModel, Rewrite, ServingPlan, plan
 from ensemble_tools.serving.publish import MAX_DEPTH, publish, retract
-from ensemble_tools.serving.servability import check_ensemble
 from tests.support.category_files import parquet
 
 ROOT = Path(__file__).parents[4]
