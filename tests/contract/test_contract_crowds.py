@@ -93,16 +93,17 @@ def resident_mb(pid: int, row: str = "VmRSS") -> int:
     return int(found.group(1)) // 1024
 
 
-def ping_seconds(container: Container) -> float:
-    """How long /ping takes at least, on a connection of its own, as the platform asks."""
-    took = []
-    for _ in range(3):
+def until_ping_is_quick(container: Container) -> None:
+    """Soon /ping is answered in the platform's time, on a connection of its own."""
+
+    def is_quick() -> bool:
         started = time.monotonic()
         with connect(container) as connection:
             connection.sendall(b"GET /ping HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             assert until_closed(connection).startswith(b"HTTP/1.1 200")
-        took.append(time.monotonic() - started)
-    return min(took)
+        return time.monotonic() - started < LONGEST_PING_S
+
+    until(is_quick, "/ping is quick", container)
 
 
 def test_callers_who_left(crowded: Container, tmp_path: Path) -> None:
@@ -159,12 +160,12 @@ def test_more_connections_than_descriptors(crowded: Container) -> None:
             with contextlib.suppress(OSError):
                 idle.append(ending.enter_context(connect(crowded)))
         time.sleep(0.5)  # so long one has the time to say something
-        assert ping_seconds(crowded) < LONGEST_PING_S
+        until_ping_is_quick(crowded)
         assert values(crowded.invoke("quick", infer([1]))) == [1.0]
         with crowded.loaded("other", archive(crowded, "other", models.adder(1))):
             assert values(crowded.invoke("other", infer([1]))) == [2.0]
         time.sleep(2.5)  # what looks at memory has looked
-        assert ping_seconds(crowded) < LONGEST_PING_S
+        until_ping_is_quick(crowded)
         assert crowded.process.poll() is None
         for connection in idle:
             with contextlib.suppress(ConnectionError):
@@ -192,7 +193,7 @@ def test_many_large_requests(crowded: Container, tmp_path: Path) -> None:
             after = [resident_mb(pid) for pid in (crowded.process.pid, crowded.triton())]
             statuses = Counter(a.result()[9:12] for a in asking if a.done())
             refused = next(a.result() for a in asking if a.done() and b" 503 " in a.result())
-            assert ping_seconds(crowded) < LONGEST_PING_S
+            until_ping_is_quick(crowded)
     assert b"\r\nretry-after: 1\r\n" in refused
     assert statuses[b"503"] > 50
     assert set(statuses) <= {b"503", b"200", b"000"}

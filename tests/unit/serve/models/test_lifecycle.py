@@ -444,6 +444,23 @@ async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
+async def test_an_unload_that_waits_blocks_nobody(tmp_path: Path) -> None:
+    """Another model is loaded, asked and unloaded meanwhile; its own name stays taken."""
+    async with parts_on_fake(tmp_path) as on:
+        await on.load()
+        with invocation_of(on.registry.loaded("m")):
+            unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+            await until(lambda: on.registry.count(State.UNLOADING) == 1)
+            await on.load("other")
+            assert b"echo" in await on.invoke("other")
+            await asyncio.wait_for(on.lifecycle.unload("other"), WAIT_S)
+            with pytest.raises(ModelAlreadyLoaded, match="being unloaded"):
+                await on.lifecycle.load("m", f"{on.root}/m/model")
+            assert not unloading.done()
+        await asyncio.wait_for(unloading, WAIT_S)
+        await on.assert_empty()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("why", ["in flight", "held"])
 async def test_an_unload_that_takes_too_long(tmp_path: Path, why: str) -> None:

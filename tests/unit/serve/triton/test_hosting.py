@@ -74,6 +74,29 @@ async def test_a_load_at_two_deaths(tmp_path: Path) -> None:
         assert b"echo" in await on.invoke("neighbour")
 
 
+async def test_a_reload_at_two_deaths(tmp_path: Path) -> None:
+    """The model is given up and refused; its neighbour is back each time."""
+    deadly: Any = {"load": {"m": {"hang": True}}}
+    async with parts_on_fake(tmp_path, dies=True, lives=[{}, deadly, deadly, {}]) as on:
+        for name in ("m", "neighbour"):
+            await on.load(name)
+        neighbour = on.registry.loaded("neighbour")
+        for generation in range(3):
+            loads = 2 * (generation + 1)
+            await until(
+                lambda loads=loads, g=generation: (  # type: ignore[misc]
+                    len(on.events("load")) == loads and neighbour.generation == g
+                )
+            )
+            assert on.process.pid is not None
+            os.kill(on.process.pid, signal.SIGKILL)
+        await until(lambda: [model.name for model in on.registry.all_loaded()] == ["neighbour"])
+        await until(lambda: neighbour.generation == 3)
+        assert b"echo" in await on.invoke("neighbour")
+        with pytest.raises(ModelUnusable, match="died or stood still twice"):
+            await on.lifecycle.load("m", f"{on.root}/m/model")
+
+
 async def test_a_suspect_that_found_no_model_is_not_cleared(tmp_path: Path) -> None:
     """It was not tried; one that a model answered was, whatever the answer is."""
     unknown = {"status": 404, "message": "Request for unknown model: 'm' is not found", "times": 1}
