@@ -34,6 +34,7 @@ demo_models := $(or $(wildcard $(models)),$(small))
 
 # Projects of their own, which `make -C` tests.
 projects := deploy simulator
+short_suites := $(addsuffix /tests/unit,$(projects))
 
 quietly := requirements/quietly.sh
 pip := -m pip --disable-pip-version-check --no-input
@@ -73,9 +74,9 @@ check:  ## lint, then the unit and golden tests that are quick and need no trito
 	@PYTHON=$(named) requirements/system.sh check
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory lint
-	$(call pytest,4) $(short) -m 'not (tritonserver or slow or thorough)' tests/architecture tests/unit tests/golden $(addsuffix /tests/unit,$(projects))
+	$(call pytest,4) $(short) -m 'not (tritonserver or slow or thorough)' tests/architecture tests/unit tests/golden $(short_suites)
 
-test:  ## lint and the image's suite, side by side, then the projects' short ones: 9 minutes (N=6 tests at a time)
+test:  ## lint, and the image's suite with the projects' short ones, side by side: 9 minutes (N=6 tests at a time)
 	@PYTHON=$(named) requirements/system.sh test
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory -j2 lint suite
@@ -86,8 +87,7 @@ test-all:  ## lint, and all tests of all projects, what is long or random too: a
 	@$(MAKE) --no-print-directory -j2 lint suite-all
 
 suite: setup
-	$(call pytest,6) $(short) -m 'not thorough' --ignore tests/docker tests
-	@for project in $(projects); do $(MAKE) --no-print-directory -C $$project test-short || exit; done
+	$(call pytest,6) $(short) -m 'not thorough' --ignore tests/docker tests $(short_suites)
 
 suite-all: setup
 	$(call pytest,6) --ignore tests/docker
