@@ -14,13 +14,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from container import limits
+from container.addresses import Addresses
 from container.background import restart_for_ever
 from container.constants import Constants
 from container.errors import SingleModelUnusable
 from container.health import HealthCheck
 from container.machine.allocator import trim_forever
 from container.machine.memory import read_machine_limits
-from container.ports import LOOPBACK, Ports
 from container.settings.reading import Settings
 from container.telemetry.observability import Observability
 from container.telemetry.outside import OutsideCounts
@@ -72,7 +72,7 @@ class Container:
         self,
         settings: Settings,
         gpus: int,
-        ports: Ports,
+        addresses: Addresses,
         serving_repository: Path,
         models: Callable[[], ModelsPython],
         warm: bool,
@@ -94,9 +94,8 @@ class Container:
         trials = Trials()
         self._suspects = trials.suspects
         self.triton = TritonClient(
-            LOOPBACK,
-            ports.http,
-            ports.grpc,
+            addresses.http,
+            addresses.grpc_target,
             access,
             trials,
             models_side=lambda: _models_side(models(), unread),
@@ -104,7 +103,7 @@ class Container:
         )
         self.observability = Observability(
             settings,
-            ports,
+            addresses,
             serving_repository,
             self._registry,
             self.triton,

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from container.addresses import Addresses, choose_addresses
 from container.constants import Constants
 from container.errors import (
     BindFailed,
@@ -41,12 +42,16 @@ from container.machine.cuda_libraries import arrange_cuda_compat
 from container.machine.descriptors import raise_limit
 from container.machine.hardware import Hardware, look_at_hardware
 from container.model_environment import hide_from_models, shut_ourselves
-from container.ports import Ports, choose_ports
 from container.settings.reading import Settings, read_alone, read_settings
-from container.start_line import describe_open_apis, describe_start
+from container.start_line import describe_lacking_metrics, describe_open_apis, describe_start
 from container.telemetry.outside import OutsideCounts
 from container.traces_endpoint import find_traces_endpoint, hide_secrets, wants_grpc
-from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
+from container.tritonserver.command import (
+    TritonCommand,
+    build_command,
+    can_show_metrics,
+    name_shm_prefix,
+)
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import ModelsPython, find_python_on_path, find_runtime
@@ -158,10 +163,10 @@ class _Run:
                 make_work_dir(_choose_temporary(self._environment), self._shm_prefix)
             )
             _name_serving_repository(work_dir).mkdir()
-            ports = choose_ports(settings)
+            addresses = choose_addresses(settings, work_dir)
             listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
             ending.callback(self._end_interpreters)  # when no tritonserver is left
-            triton = asyncio.ensure_future(self._triton(ports, work_dir))
+            triton = asyncio.ensure_future(self._triton(addresses, work_dir))
             ending.push_async_callback(self._end_traces)
             ending.push_async_callback(self._end_triton, triton)
             traces = self._tell_of_traces()
@@ -171,7 +176,7 @@ class _Run:
             container = self._container = make(
                 settings,
                 self._hardware.gpus,
-                ports,
+                addresses,
                 _name_serving_repository(work_dir),
                 lambda: self._models,
                 self._warm,
@@ -189,8 +194,8 @@ class _Run:
             beside = container.after_start()
             await _until_stopped(stop, {triton, http}, beside, container.give_up_loads)
 
-    async def _triton(self, ports: Ports, work_dir: Path) -> None:
-        command = await run_in_daemon_thread(lambda: self._command(ports, work_dir), "start")
+    async def _triton(self, addresses: Addresses, work_dir: Path) -> None:
+        command = await run_in_daemon_thread(lambda: self._command(addresses, work_dir), "start")
         if self._interpreters is not None and self._surroundings is not None:
             self._interpreters.start(self._surroundings, self._settings.preload or ())
         self._process = TritonProcess(
@@ -238,18 +243,20 @@ class _Run:
         if self._container is not None:
             await self._container.observability.until_traces_are_sent()
 
-    def _command(self, ports: Ports, work_dir: Path) -> TritonCommand:
+    def _command(self, addresses: Addresses, work_dir: Path) -> TritonCommand:
         runtime = find_runtime(self._settings, work_dir, self._environment)
         facts = {"path": str(runtime.executable), "version": runtime.version}
         log.info("tritonserver found", extra={name: it for name, it in facts.items() if it})
         if open_to_models := describe_open_apis(runtime):
             log.warning("%s", open_to_models)
+        if addresses.metrics is not None and not can_show_metrics(runtime):
+            log.warning("%s", describe_lacking_metrics(runtime))
         configured = describe_start(self._settings, runtime, self._environment, self._hardware)
         log.info("configured", extra=configured)
         command = build_command(
             self._settings,
             runtime,
-            ports,
+            addresses,
             _name_serving_repository(work_dir),
             self._environment,
             gpu_count=self._hardware.gpus,

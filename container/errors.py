@@ -5,6 +5,7 @@ ContainerError
 ├── RuntimeNotFound          the image's: no tritonserver
 ├── RuntimeUnusable          the image's: a tritonserver that cannot run the models' Python
 ├── PortsExhausted           the platform's: too few ports in the safe range
+├── SocketPathLong           the operator's: the directory's path is too long for Unix sockets
 ├── BindFailed               the platform's: the main port cannot be had
 ├── SingleModelUnusable      the archive's: a single-model endpoint's model cannot be told or served
 └── TritonFailed             tritonserver's
@@ -65,13 +66,24 @@ class RuntimeUnusable(ContainerError):
 
 
 class PortsExhausted(ContainerError):
-    """The range holds fewer bindable ports than tritonserver needs."""
+    """The range holds fewer bindable ports than were asked for."""
 
     def __init__(self, low: int, high: int, needed: int, found: int) -> None:
         self.low, self.high, self.needed, self.found = low, high, needed, found
         super().__init__(
-            f"tritonserver needs {needed} ports of its own in {low}-{high}, {found} can be bound; "
+            f"{needed} ports are asked for in {low}-{high}, {found} can be bound; "
             "widen SAGEMAKER_SAFE_PORT_RANGE"
+        )
+
+
+class SocketPathLong(ContainerError):
+    """A Unix socket's path would be longer than the kernel takes."""
+
+    def __init__(self, folder: Path, too_many: int) -> None:
+        self.folder, self.too_many = folder, too_many
+        super().__init__(
+            f"tritonserver's Unix sockets are to lie in {folder}, whose path is {too_many} bytes "
+            "longer than the kernel takes; set TMPDIR to a shorter one"
         )
 
 

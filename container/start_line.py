@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from container.machine.hardware import PLAIN, Hardware
 from container.settings.reading import Settings, list_changes
-from container.tritonserver.features import GRPC_RESTRICTED, HTTP_RESTRICTED
+from container.tritonserver.features import GRPC_RESTRICTED, HTTP_RESTRICTED, METRICS_ADDRESS
 from container.tritonserver.runtime import TritonRuntime
 
 #: What the line says in words of its own.
@@ -66,6 +66,14 @@ def describe_open_apis(runtime: TritonRuntime) -> str:
         f"{lacking} in tritonserver {runtime.version or runtime.executable}, expected 2.40 (23.11) "
         "or newer; where archives are not all of one owner, take a newer BASE_IMAGE "
         "(docs/images.md)"
+    )
+
+
+def describe_lacking_metrics(runtime: TritonRuntime) -> str:
+    """Why the metrics page has none of tritonserver's own, in a sentence."""
+    return (
+        f"tritonserver's own metrics are off: found no --{METRICS_ADDRESS} in tritonserver "
+        f"{runtime.version or runtime.executable}, expected 2.34 (23.05) or newer"
     )
 
 

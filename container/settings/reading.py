@@ -15,8 +15,9 @@ from container.errors import Mistake, SettingsError
 from container.machine.hardware import PLAIN, Hardware
 from container.settings.former import FORMER
 from container.settings.own import OwnSettings
+from container.settings.triton_arguments import find_flag
 from container.settings.upstream import UpstreamSettings
-from container.settings.values import MIB, PortRange, Unfit
+from container.settings.values import MIB, PortRange, Unfit, pair_flags
 from container.settings.variables import Variable, variables_of
 
 DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT = 8001, 8002  # tritonserver's own
@@ -66,6 +67,7 @@ def read_settings(environment: Mapping[str, str], hardware: Hardware = PLAIN) ->
     values = _complete(read, hardware)
     mistakes += _find_unpublishable(values, environment)
     mistakes += _find_port_conflicts(values)
+    mistakes += _find_unopened(values)
     if mistakes:
         raise SettingsError(mistakes)
     return Settings(**values, unknown=_find_unknown(environment))
@@ -135,16 +137,25 @@ def _find_port_conflicts(values: Mapping[str, Any]) -> Iterator[Mistake]:
         taken[number] = name
 
 
+def _find_unopened(values: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Addresses for what listens on no port."""
+    given = {find_flag(name) for name, _ in pair_flags(values["additional_args"] or ())}
+    for kind in ("grpc", "metrics"):
+        if f"{kind}-address" in given and not values[f"allow_{kind}"]:
+            needed = f"SAGEMAKER_TRITON_ALLOW_{kind.upper()}=true beside it"
+            yield Mistake("SAGEMAKER_TRITON_ADDITIONAL_ARGS", f"--{kind}-address", needed)
+
+
 def _complete(values: Mapping[str, Any], hardware: Hardware) -> dict[str, Any]:
     """The values whose defaults depend on other values, or on the machine, filled in."""
-    metrics = bool(values["allow_metrics"] or values["publish_metrics"])
     free = values["safe_port_range"] is not None
     return {
         **values,
         "ping_mode": values["ping_mode"] or ("live" if values["multi_model"] else "ready"),
-        "allow_metrics": metrics,
         "grpc_port": _fix_port(values, "grpc", DEFAULT_GRPC_PORT, values["allow_grpc"], free),
-        "metrics_port": _fix_port(values, "metrics", DEFAULT_METRICS_PORT, metrics, free),
+        "metrics_port": _fix_port(
+            values, "metrics", DEFAULT_METRICS_PORT, values["allow_metrics"], free
+        ),
         "additional_args": values["additional_args"] or (),
         "shm_default_byte_size": values["shm_default_byte_size"]
         or _choose_region(hardware.shared_memory),

@@ -14,6 +14,7 @@ from container.settings.values import FALSE, TRUE, Unfit, arguments, pair_flags
 #: Of restricted APIs: what the container asks for without an operator's key.
 _HTTP_NEEDED, _GRPC_NEEDED = {"health", "inference"}, {"health", "model-repository"}
 _LOADS = "the container loads archives itself"
+_SOCKET = "tritonserver listens for HTTP on a Unix socket"
 _REACHED = "the container must reach tritonserver"
 
 
@@ -50,8 +51,8 @@ _CONFLICTS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "strict-readiness": (_is_false, "one model that failed must not make all unready"),
     "backend-directory": (_never, "the container adds backends to those of the image"),
     "allow-http": (_is_true, _REACHED),
-    "http-address": (_is_reached, _REACHED),
-    "http-port": (_never, "the container chooses it"),
+    "http-address": (_never, _SOCKET),
+    "http-port": (_never, _SOCKET),
     "allow-grpc": (_is_true, _REACHED),
     "grpc-address": (_is_reached, _REACHED),
     "grpc-port": (_never, "SAGEMAKER_TRITON_GRPC_PORT sets it"),
@@ -62,6 +63,7 @@ _CONFLICTS: Mapping[str, tuple[Callable[[str], bool], str]] = {
         _spares(_GRPC_NEEDED),
         "the container asks for health and model-repository",
     ),
+    "metrics-address": (_is_reached, _REACHED),
     "metrics-port": (_never, "SAGEMAKER_TRITON_METRICS_PORT sets it"),
     "allow-sagemaker": (_is_false, "the container answers SageMaker's calls"),
     "allow-vertex-ai": (_is_false, "callers come through the container"),
@@ -75,7 +77,7 @@ def parse_triton_arguments(raw: str) -> tuple[str, ...]:
     """Words as a shell splits them, none of which keeps the container from its tritonserver."""
     tokens = arguments(raw)
     for name, value in pair_flags(tokens):
-        if not (flag := _find_flag(name)):
+        if not (flag := find_flag(name)):
             continue
         goes_well, why = _CONFLICTS[flag]
         if not goes_well(value):
@@ -84,8 +86,8 @@ def parse_triton_arguments(raw: str) -> tuple[str, ...]:
     return tokens
 
 
-def _find_flag(name: str) -> str:
-    """Of a name that may be cut short, as getopt takes it."""
+def find_flag(name: str) -> str:
+    """The flag of a name that may be cut short, as getopt takes it; empty for others."""
     if name in _CONFLICTS or not name:
         return name
     return next((flag for flag in _CONFLICTS if flag.startswith(name)), "")

@@ -23,14 +23,14 @@ InferenceType = Literal["infer", "generate", "generate_stream"]
 
 @dataclass(frozen=True)
 class UpstreamSettings:
-    """`grpc_port` and `metrics_port` are None where a free port is to be chosen."""
+    """A port is None where there is to be none, or where one of the safe range is to be chosen."""
 
     multi_model: bool = variable(
         "SAGEMAKER_MULTI_MODEL", "false", "`true`: multi-model endpoint; otherwise one model"
     )
     bind_port: int = variable("SAGEMAKER_BIND_TO_PORT", "8080", "port of the SageMaker API", port)
     safe_port_range: PortRange | None = variable(
-        "SAGEMAKER_SAFE_PORT_RANGE", "", "`low-high`: every other port lies inside it"
+        "SAGEMAKER_SAFE_PORT_RANGE", "", "`low-high`: the ports that are asked for lie inside it"
     )
     default_model_name: str | None = variable(
         "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME",
@@ -55,13 +55,15 @@ class UpstreamSettings:
     allow_grpc: bool = variable(
         "SAGEMAKER_TRITON_ALLOW_GRPC",
         "false",
-        "fixes tritonserver's gRPC port (loopback; used for model control in any case)",
+        "tritonserver's gRPC on a port (loopback), not on a Unix socket",
     )
     grpc_port: int | None = variable(
         "SAGEMAKER_TRITON_GRPC_PORT", "", "that port", port, shown="`8001`, or from the safe range"
     )
     allow_metrics: bool = variable(
-        "SAGEMAKER_TRITON_ALLOW_METRICS", "false", "tritonserver's Prometheus metrics (loopback)"
+        "SAGEMAKER_TRITON_ALLOW_METRICS",
+        "false",
+        "tritonserver's Prometheus metrics on a port (loopback), not on a Unix socket",
     )
     metrics_port: int | None = variable(
         "SAGEMAKER_TRITON_METRICS_PORT",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from container import __version__
+from container.addresses import Addresses
 from container.background import restart_for_ever
-from container.ports import Ports
 from container.settings.reading import Settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_loop import watch_lag
@@ -53,7 +53,7 @@ class Observability:
     def __init__(
         self,
         settings: Settings,
-        ports: Ports,
+        addresses: Addresses,
         serving_repository: Path,
         registry: Registry,
         triton: TritonClient,
@@ -73,7 +73,7 @@ class Observability:
         self._sources = Sources(
             numbers=self._model_numbers,
             machine=self._machine,
-            triton=lambda: run_in_daemon_thread(lambda: fetch_page(ports.metrics), "metrics"),
+            triton=lambda: run_in_daemon_thread(lambda: fetch_page(addresses.metrics), "metrics"),
         )
         self._publisher: MetricsPublisher | None = None
         if self._metrics is not None and settings.publish_metrics:

@@ -1,10 +1,10 @@
 """Settings into tritonserver's command line and environment. Pure.
 
-Models run beside tritonserver and can reach its ports, so what steers it is shut to everybody but
+Models run beside tritonserver and can reach its sockets, so what steers it is shut to everybody but
 this container (serve/triton/access.py), as far as its version can shut it.
 
-Only flags that 2.35 (in Merlin's images before 23.12) knows are used. There is no --metrics-address
-among them: where it exists it defaults to --http-address, which is loopback.
+Only flags that 2.35 (in Merlin's images before 23.12) knows are used without a look whether the
+tritonserver that is there knows them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import uvloop
 
+from container.addresses import Addresses
 from container.model_environment import hide_from_models
-from container.ports import LOOPBACK, Ports
 from container.settings.reading import Settings
 from container.settings.values import pair_flags
 from container.traces_endpoint import find_traces_endpoint
@@ -28,6 +28,7 @@ from container.tritonserver.features import (
     HISTOGRAMS,
     HTTP_RESTRICTED,
     MAX_INPUT,
+    METRICS_ADDRESS,
     TRACEPARENT,
 )
 from container.tritonserver.runtime import TritonRuntime
@@ -88,12 +89,14 @@ class TritonCommand:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     #: Whether argv ends with an operator's own arguments.
     has_added: bool = False
+    #: What of an earlier life keeps it from listening.
+    socket_files: tuple[Path, ...] = ()
 
 
 def build_command(
     settings: Settings,
     runtime: TritonRuntime,
-    ports: Ports,
+    addresses: Addresses,
     serving_repository: Path,
     environment: Mapping[str, str],
     *,
@@ -110,12 +113,15 @@ def build_command(
     none leaves them open. warm: where models find warm interpreters. cuda_compat: the folder of the
     CUDA compatibility libraries, if they are to be found before the host's.
     """
+    if not can_show_metrics(runtime):
+        addresses = replace(addresses, metrics=None)
     argv = (
         str(runtime.executable),
         f"--model-repository={serving_repository}",
         *_make_control_options(settings),
-        *_make_listening_options(settings, ports),
-        *_where_known(settings, runtime, ports),
+        *addresses.listening_options(),
+        f"--http-thread-count={settings.thread_count}",
+        *_where_known(settings, runtime, addresses),
         *_make_backend_options(settings, runtime, shm_prefix),
         *_make_log_options(settings),
         *_make_gpu_limits(settings.model_load_gpu_limit, gpu_count),
@@ -136,7 +142,14 @@ def build_command(
         child[WARM] = str(warm)
     if any(argument.startswith(_TRACES) for argument in argv):
         _bound_exports(child, environment)
-    return TritonCommand(argv, child, shm_prefix, hidden, bool(settings.additional_args))
+    return TritonCommand(
+        argv, child, shm_prefix, hidden, bool(settings.additional_args), addresses.socket_files
+    )
+
+
+def can_show_metrics(runtime: TritonRuntime) -> bool:
+    """Whether its metrics can be listened for apart from HTTP; there are none else."""
+    return METRICS_ADDRESS in runtime.knows
 
 
 def name_shm_prefix(process_id: int, token: str) -> str:
@@ -153,19 +166,7 @@ def _make_control_options(settings: Settings) -> Iterator[str]:
     yield f"--exit-timeout-secs={EXIT_TIMEOUT_S}"
 
 
-def _make_listening_options(settings: Settings, ports: Ports) -> Iterator[str]:
-    yield f"--http-address={LOOPBACK}"
-    yield f"--http-port={ports.http}"
-    yield f"--http-thread-count={settings.thread_count}"
-    yield "--allow-grpc=true"  # model control: over HTTP a load blocks a thread of the invocations
-    yield f"--grpc-address={LOOPBACK}"
-    yield f"--grpc-port={ports.grpc}"
-    yield f"--allow-metrics={str(ports.metrics is not None).lower()}"
-    if ports.metrics is not None:
-        yield f"--metrics-port={ports.metrics}"
-
-
-def _where_known(settings: Settings, runtime: TritonRuntime, ports: Ports) -> Iterator[str]:
+def _where_known(settings: Settings, runtime: TritonRuntime, addresses: Addresses) -> Iterator[str]:
     """Arguments of newer tritonservers; left out where the additional arguments have them.
 
     Nobody names regions of shared memory: callers may not, and models are to reach no others. How
@@ -175,7 +176,7 @@ def _where_known(settings: Settings, runtime: TritonRuntime, ports: Ports) -> It
         if flag in runtime.knows and not _names(settings.additional_args, flag):
             yield f"--{flag}={value}"
     configured = any(HISTOGRAMS in argument for argument in settings.additional_args)
-    if HISTOGRAMS in runtime.knows and ports.metrics is not None and not configured:
+    if HISTOGRAMS in runtime.knows and addresses.metrics is not None and not configured:
         yield f"--metrics-config={HISTOGRAMS}=true"
 
 

@@ -17,6 +17,8 @@ WHEEL_LIBRARIES = "nvidia_pytriton.libs"  # under site-packages, beside pytriton
 #: Flags that shut APIs: over HTTP from 2.40 on (server r23.11, src/command_line_parser.cc), over
 #: gRPC from 2.33 at the latest.
 HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-protocol"
+#: Where metrics are listened for, apart from HTTP: from 2.34 on (server r23.05).
+METRICS_ADDRESS = "metrics-address"
 #: The flag that lets callers name regions of shared memory, from 26.04 on.
 CLIENT_SHM = "allow-client-shm"
 #: The flag that says how large a request may be; from 25.06 on, which has a limit of 64 MB.
@@ -37,7 +39,14 @@ PYTHON_BASED = "Python-based backends"
 #: (tried on 2.39, 2.41, 2.42 and 2.44).
 OWN_REGIONS = "regions with names of their own"
 
-_FLAGS = (HTTP_RESTRICTED, GRPC_RESTRICTED, CLIENT_SHM, MAX_INPUT, TRACEPARENT)
+_FLAGS = (
+    HTTP_RESTRICTED,
+    GRPC_RESTRICTED,
+    METRICS_ADDRESS,
+    CLIENT_SHM,
+    MAX_INPUT,
+    TRACEPARENT,
+)
 #: The words that tell each, by the file that has them.
 _IN_PROGRAM: Mapping[str, bytes] = {flag: flag.encode() for flag in _FLAGS}
 _IN_LIBRARY: Mapping[str, bytes] = {

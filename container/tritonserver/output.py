@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import select
 import threading
 import time
@@ -40,6 +41,9 @@ LINES_PER_S = 10_000
 #: As text only what is to be escaped takes as long: so many bytes of it.
 _ESCAPED_LINE = 64
 _CUT = b"..."
+#: What its HTTP library says of each Unix socket that it listens on: TCP's option is none there.
+_NO_DELAY = b"NODELAY NOT SUPPORTED"
+_NO_DELAY_LINE = re.compile(rb"[^\n]*evhtp\.c:[^\n]*" + _NO_DELAY + rb"[^\n]*\n")
 
 
 class TritonOutput:
@@ -161,6 +165,8 @@ class TritonOutput:
 
     def _hand_on(self, data: bytes) -> None:
         self._unread_configs.keep(data)
+        if _NO_DELAY in data:
+            data = _NO_DELAY_LINE.sub(b"", data)
         if self._start is not None:
             data = self._start.keep(data)
         if self._lines is None:

@@ -4,7 +4,8 @@
 starts and ends processes; `stop` only asks it to.
 
 What a killed tritonserver leaves behind is cleared before the next life: its stubs (they are in
-its process group, which is its own session's) and its regions in /dev/shm (by their prefix). Stubs
+its process group, which is its own session's) and its regions in /dev/shm (by their prefix); its
+sockets' files go when the next one starts. Stubs
 that lost their parent become our children (PR_SET_CHILD_SUBREAPER; in the image we are process 1
 anyway), so they are reaped here too.
 """
@@ -226,6 +227,8 @@ class TritonProcess:
         (seen). From this thread, which lives as long as we do; its stubs end with tritonserver.
         """
         argv = (*die_with_parent(), *self._command.argv)
+        for left in self._command.socket_files:
+            left.unlink(missing_ok=True)
         printing_to = self._output.descriptor if self._output else None
         if self._output is not None:
             self._output.begin_start(has_added=self._command.has_added)

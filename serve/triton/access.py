@@ -1,7 +1,7 @@
 """What opens tritonserver's APIs to this container alone: two secrets, new at each start.
 
 tritonserver shuts the APIs that it is told to shut to requests without a header of a certain name
-and value. The models run beside it and can reach its ports. The secret of model control goes over
+and value. The models run beside it and can reach its sockets. The secret of model control goes over
 gRPC alone, so that no request with a caller's bytes ever carries it; the one of inference goes
 with each request over HTTP.
 """

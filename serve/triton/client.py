@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 from tritonclient.grpc import aio as triton_grpc
 
@@ -75,18 +76,18 @@ def _note_end_of_stream(
 class TritonClient:
     """One tritonserver: its inference, and the control of its models. Callers bound all waits.
 
+    socket_path: where it listens for HTTP. grpc_target: where for gRPC, as gRPC's clients take it.
     access: what opens its APIs; none for one that has them open. trials: what requests that are
     suspected of having killed it have to pass. http: the connections for inference, own ones where
-    there are none. connect: makes the client of model control at a host and port. models_side: what
+    there are none. connect: makes the client of model control at an address. models_side: what
     messages about loads that failed say of what models run with. memory: bytes that the machine
     has.
     """
 
     def __init__(
         self,
-        host: str,
-        http_port: int,
-        grpc_port: int,
+        socket_path: Path,
+        grpc_target: str,
         access: TritonAccess | None = None,
         trials: Trials | None = None,
         *,
@@ -97,7 +98,7 @@ class TritonClient:
         memory: float = math.inf,
     ) -> None:
         own_lines = access.http_line if access else b""
-        self._http = http or TritonHttp(host, http_port, own_lines=own_lines)
+        self._http = http or TritonHttp(socket_path, own_lines=own_lines)
         self._in_thread = in_thread
         self._trials = trials or Trials()
         self._suspects = self._trials.suspects
@@ -106,7 +107,7 @@ class TritonClient:
         self.memory = memory
         headers = access.grpc_headers if access else {}
         self.control = ModelControl(
-            f"{host}:{grpc_port}", headers, self._is_gone, connect, models_side, memory
+            grpc_target, headers, self._is_gone, connect, models_side, memory
         )
 
     async def close(self) -> None:
@@ -135,7 +136,7 @@ class TritonClient:
         try:
             await self._get_status(_LIVE)
         except ConnectionFailed as error:
-            return isinstance(error.__cause__, ConnectionRefusedError)
+            return isinstance(error.__cause__, (ConnectionRefusedError, FileNotFoundError))
         except (AnswerLate, asyncio.TimeoutError):
             pass
         return False

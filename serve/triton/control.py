@@ -73,8 +73,8 @@ def connect_to_control(address: str) -> triton_grpc.InferenceServerClient:
 class ModelControl:
     """One tritonserver's models. All waits are bounded by the caller's.
 
-    address: its host and gRPC port. access: the headers that open its API. is_gone: whether nobody
-    listens there. connect: makes the client. memory: bytes that the machine has.
+    address: where it listens for gRPC. access: the headers that open its API. is_gone: whether
+    nobody listens there. connect: makes the client. memory: bytes that the machine has.
     """
 
     def __init__(

@@ -153,17 +153,17 @@ STEERING = (
 )
 HTTP = f"""
 {ARGUMENTS}
-import urllib.error, urllib.request
-opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+import http.client, socket
 said = {{}}
 for call in {STEERING}:
     method, path = call.split()
-    url = "http://127.0.0.1:%s/v2/%s" % (flags["--http-port"], path)
-    asked = urllib.request.Request(url, b"{{}}" if method == "POST" else None, method=method)
-    try:
-        said[call] = opener.open(asked, timeout=60).status
-    except urllib.error.HTTPError as error:
-        said[call] = error.code
+    connection = http.client.HTTPConnection("tritonserver")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(60)
+    connection.sock.connect(flags["--http-address"].removeprefix("unix:"))
+    connection.request(method, "/v2/" + path, b"{{}}" if method == "POST" else None)
+    said[call] = connection.getresponse().status
+    connection.close()
 """
 
 
@@ -205,7 +205,8 @@ CALLS: tuple[tuple[str, tuple[object, ...]], ...] = (
 def test_grpc_is_shut_to_models(container: Container, secret: str | None) -> None:
     """Over gRPC nobody steers tritonserver or asks a model without the secret, in any version."""
     headers = {"triton-grpc-protocol-access": secret} if secret else None
-    address = f"127.0.0.1:{flags(container)['--grpc-port']}"
+    told = flags(container)
+    address = f"{told['--grpc-address']}:{told['--grpc-port']}"
     with triton_grpc.InferenceServerClient(address) as client:
         assert client.is_server_live()
         for name, arguments in CALLS:

@@ -198,27 +198,27 @@ def test_signals(
 
 
 @pytest.mark.parametrize(
-    ("triton", "metrics"),
-    [("2.51", "true"), ("2.51", "false"), ("2.36", "true")],
+    ("triton", "asked"),
+    [("2.51", 0), ("2.51", 2), ("2.36", 0), ("2.36", 2)],
     indirect=["triton"],
 )
-def test_ports(metrics: str, triton: Mapping[str, str], tmp_path: Path) -> None:
-    """Every port but the main one lies in the safe range and listens on loopback alone."""
+def test_ports(asked: int, triton: Mapping[str, str], tmp_path: Path) -> None:
+    """Those that are asked for, in the safe range and on loopback alone; else none but the main."""
     low = free_port()
     environment = {
         "SAGEMAKER_SAFE_PORT_RANGE": f"{low}-{low + 20}",
-        "SAGEMAKER_TRITON_ALLOW_METRICS": metrics,
+        "SAGEMAKER_TRITON_ALLOW_METRICS": str(bool(asked)).lower(),
+        "SAGEMAKER_TRITON_ALLOW_GRPC": str(bool(asked)).lower(),
         "SERVE_BIND_ADDRESS": "0.0.0.0",
     }
-    # The container's own page needs one, too: off, nobody does.
-    page = {"SERVE_METRICS": "off" if metrics == "false" else "on"}
-    with running(tmp_path, **triton, **environment, **page) as container:
+    with running(tmp_path, **triton, **environment) as container:
+        assert "\nnv_" in container.http.get("/metrics").text
         main = listening(frozenset({container.process.pid}))
         assert main == {("00000000", container.port)}
         others = listening(frozenset(process.pid for process in container.descendants()))
         assert {address for address, _ in others} <= LOOPBACK
         ports = {port for _, port in others}
-        assert len(ports) == (3 if metrics == "true" else 2)
+        assert len(ports) == asked
         assert all(low <= port <= low + 20 for port in ports)
         assert container.port not in ports
 

@@ -46,6 +46,7 @@ from typing import Any
 
 Knobs = Mapping[str, Any]
 VARIABLE = "FAKE_TRITON"
+UNIX = "unix:"
 REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -56,8 +57,13 @@ REASONS = {
 
 
 def install(path: Path) -> Path:
-    """Writes an executable at the path that runs this program whatever PATH says."""
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).resolve()} "$@"\n')
+    """Writes an executable at the path that runs this program whatever PATH says.
+
+    It says, as a real one does, which newer option it knows.
+    """
+    path.write_text(
+        f'#!/bin/sh\n# --metrics-address\nexec {sys.executable} {Path(__file__).resolve()} "$@"\n'
+    )
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
@@ -371,7 +377,7 @@ def _pass_over_the_client() -> None:
             sys.modules[name] = package
 
 
-def grpc_server(fake: Fake, port: int) -> Any:
+def grpc_server(fake: Fake, address: str) -> Any:
     """A server that is bound and not yet started."""
     import grpc
 
@@ -412,7 +418,7 @@ def grpc_server(fake: Fake, port: int) -> Any:
 
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Service(), server)
-    server.add_insecure_port(f"127.0.0.1:{port}")
+    server.add_insecure_port(address)
     return server
 
 
@@ -481,10 +487,11 @@ async def main(argv: list[str], knobs: Knobs) -> int:
 
 
 async def listen(fake: Fake, arguments: Mapping[str, str]) -> list[Callable[[], Awaitable[Any]]]:
-    """Opens the ports of the arguments; what closes gRPC's."""
+    """Listens where the arguments say; what closes gRPC's."""
     closing: list[Callable[[], Awaitable[Any]]] = []
+    http_address = arguments.get("http-address", "127.0.0.1")
 
-    async def open_port(serve: Any, port: str) -> None:
+    async def listen_at(serve: Any, address: str, port: str) -> None:
         async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             serving = asyncio.ensure_future(serve(fake, reader, writer))
             fake.connected.add(serving)
@@ -494,16 +501,22 @@ async def listen(fake: Fake, arguments: Mapping[str, str]) -> list[Callable[[], 
                 fake.connected.discard(serving)
                 writer.transport.abort() if serving.cancelled() else writer.close()
 
-        fake.listening.append(await asyncio.start_server(connect, "127.0.0.1", int(port)))
+        if address.startswith(UNIX):
+            server = await asyncio.start_unix_server(connect, address.removeprefix(UNIX))
+        else:
+            server = await asyncio.start_server(connect, address, int(port))
+        fake.listening.append(server)
 
     # gRPC first, as tritonserver does: who finds the HTTP port open finds all of them.
     if arguments.get("allow-grpc") != "false":
-        server = grpc_server(fake, int(arguments.get("grpc-port", "8001")))
+        address = arguments.get("grpc-address", "127.0.0.1")
+        server = grpc_server(fake, f"{address}:{arguments.get('grpc-port', '8001')}")
         await server.start()
         closing.append(lambda: server.stop(0))
     if arguments.get("allow-metrics") == "true":
-        await open_port(serve_metrics, arguments.get("metrics-port", "8002"))
-    await open_port(serve_http, arguments.get("http-port", "8000"))
+        address = arguments.get("metrics-address", http_address)
+        await listen_at(serve_metrics, address, arguments.get("metrics-port", "8002"))
+    await listen_at(serve_http, http_address, arguments.get("http-port", "8000"))
     return closing
 
 

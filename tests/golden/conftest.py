@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tritonclient.grpc as triton_grpc
 
-from container.ports import choose_ports
+from container.addresses import choose_addresses
 from container.settings.reading import read_settings
 from container.tritonserver.command import build_command, name_shm_prefix
 from container.tritonserver.runtime import find_runtime
@@ -88,11 +88,11 @@ def triton(
     settings = read_settings(chosen)
     repository = work / "serving"
     repository.mkdir()
-    ports = choose_ports(settings)
+    addresses = choose_addresses(settings, work)
     command = build_command(
         settings,
         find_runtime(settings, work / "runtime", everything),
-        ports,
+        addresses,
         repository,
         everything,
         gpu_count=0,
@@ -101,7 +101,7 @@ def triton(
     log = work / "tritonserver.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command.argv, env=command.env, stdout=output, stderr=output)
-    client = triton_grpc.InferenceServerClient(f"127.0.0.1:{ports.grpc}")
+    client = triton_grpc.InferenceServerClient(addresses.grpc_target)
     try:
         wait_live(client, process, log)
         yield RealTriton(client, repository)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,12 +158,24 @@ class RawAnswer:
     body: bytes
 
 
+class ToSocket(http.client.HTTPConnection):
+    """Over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("tritonserver", timeout=ANSWER_TIMEOUT_S)
+        self._socket_path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(ANSWER_TIMEOUT_S)
+        self.sock.connect(self._socket_path)
+
+
 class Way:
     """To one server over a connection that stays open."""
 
-    def __init__(self, port: int, path: str) -> None:
-        self._path = path
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S)
+    def __init__(self, connection: http.client.HTTPConnection, path: str) -> None:
+        self._path, self._connection = path, connection
 
     def ask(self, model: str, body: bytes, headers: Mapping[str, str]) -> RawAnswer:
         """The answer; status 0 where there is none: a broken connection, or a hang."""
@@ -212,20 +225,25 @@ def served(directory: Path, **environment: str) -> Iterator[Ways]:
                 answer = container.load(name, archive)
                 assert answer.status_code == 200, answer.text
         ways = Ways(
-            Way(_triton_port(containers[0]), "/v2/models/{}/infer"),
-            *(Way(container.port, "/models/{}/invoke") for container in containers),
+            Way(ToSocket(_find_socket(containers[0])), "/v2/models/{}/infer"),
+            *(
+                Way(
+                    http.client.HTTPConnection(
+                        "127.0.0.1", container.port, timeout=ANSWER_TIMEOUT_S
+                    ),
+                    "/models/{}/invoke",
+                )
+                for container in containers
+            ),
         )
         for way in (ways.triton, ways.translating, ways.untouched):
             open_.callback(way.close)
         yield ways
 
 
-def _triton_port(container: Container) -> int:
+def _find_socket(container: Container) -> str:
     triton = container.triton()
     (process,) = [each for each in container.descendants() if each.pid == triton]
-    (port,) = [
-        word.removeprefix("--http-port=")
-        for word in process.command
-        if word.startswith("--http-port=")
-    ]
-    return int(port)
+    told = "--http-address=unix:"
+    (path,) = [word.removeprefix(told) for word in process.command if word.startswith(told)]
+    return path

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import tritonclient.grpc as triton_grpc
 
-from container.ports import choose_ports
+from container.addresses import choose_addresses
 from container.settings.reading import read_settings
 from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
 from container.tritonserver.process import remove_shared_memory
@@ -46,19 +46,21 @@ def plain_triton(
     shutil.copytree(repository, copied)
     settings = read_settings(environment)
     runtime = find_runtime(settings, directory / "work", os.environ)
-    ports = choose_ports(settings)
+    addresses = choose_addresses(settings, directory)
     prefix = name_shm_prefix(os.getpid(), secrets.token_hex(4))
     command = build_command(
-        settings, runtime, ports, copied, os.environ, gpu_count=0, shm_prefix=prefix
+        settings, runtime, addresses, copied, os.environ, gpu_count=0, shm_prefix=prefix
     )
     with (
         _started(command, directory / "log"),
         httpx.Client(
-            base_url=f"http://127.0.0.1:{ports.http}", timeout=CALL_TIMEOUT_S, trust_env=False
+            base_url="http://tritonserver",
+            transport=httpx.HTTPTransport(uds=str(addresses.http)),
+            timeout=CALL_TIMEOUT_S,
         ) as http,
     ):
         until(lambda: _is_live(http), "tritonserver is live")
-        with triton_grpc.InferenceServerClient(f"127.0.0.1:{ports.grpc}") as control:
+        with triton_grpc.InferenceServerClient(addresses.grpc_target) as control:
             for model in models:
                 control.load_model(model, client_timeout=CALL_TIMEOUT_S)
         yield PlainTriton(http)

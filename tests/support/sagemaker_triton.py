@@ -16,12 +16,12 @@ from pathlib import Path
 
 import httpx
 
-from container.ports import choose_ports
+from container.addresses import choose_addresses
 from container.settings.reading import read_settings
 from container.tritonserver.command import build_command, name_shm_prefix
 from container.tritonserver.process import remove_shared_memory
 from container.tritonserver.runtime import find_runtime
-from tests.support.container import CALL_TIMEOUT_S, STOP_TIMEOUT_S, until
+from tests.support.container import CALL_TIMEOUT_S, STOP_TIMEOUT_S, free_port, until
 
 #: What is ours in the command: where the wheel keeps its parts, and the stubs' shared memory.
 _KEPT = ("--backend-directory=", "--cache-directory=", "--backend-config=python,shm-region")
@@ -62,10 +62,11 @@ def frontend_command(directory: Path, port: str | None = None) -> FrontendComman
     empty.mkdir(parents=True)
     settings = read_settings({})
     runtime = find_runtime(settings, directory / "work", os.environ)
-    own_port = choose_ports(settings).http
+    own_port = free_port()
+    addresses = choose_addresses(settings, directory)
     prefix = name_shm_prefix(os.getpid(), secrets.token_hex(4))
     ours = build_command(
-        settings, runtime, choose_ports(settings), empty, os.environ, gpu_count=0, shm_prefix=prefix
+        settings, runtime, addresses, empty, os.environ, gpu_count=0, shm_prefix=prefix
     )
     argv = (
         str(runtime.executable),

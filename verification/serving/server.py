@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from container.addresses import choose_addresses
 from container.constants import Constants
 from container.errors import ContainerError
 from container.machine.cuda_libraries import arrange_cuda_compat, count_gpus
-from container.ports import LOOPBACK, choose_ports
 from container.settings.reading import Settings
 from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
 from container.tritonserver.process import TritonProcess
@@ -61,18 +61,19 @@ async def run_tritonserver(
     """
     serving, log = directory / "serving", directory / "tritonserver.log"
     serving.mkdir()
-    ports, constants, gpus = choose_ports(settings), Constants(), count_gpus()
+    addresses = choose_addresses(settings, directory)
+    constants, gpus = Constants(), count_gpus()
     command = build_command(
         settings,
         runtime,
-        ports,
+        addresses,
         serving,
         environment,
         gpu_count=gpus,
         shm_prefix=name_shm_prefix(os.getpid(), secrets.token_hex(4)),
         cuda_compat=arrange_cuda_compat(settings.cuda_compat, environment, Path("/")),
     )
-    client = TritonClient(LOOPBACK, ports.http, ports.grpc)
+    client = TritonClient(addresses.http, addresses.grpc_target)
     process = TritonProcess(
         _log_to(log, command),
         is_live=client.is_live,

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import tritonclient.grpc.aio as triton_grpc
 
-from container.ports import Ports, choose_ports
+from container.addresses import Addresses, choose_addresses
 from container.settings.reading import Settings, read_settings
 from container.tritonserver.command import TritonCommand, build_command, name_shm_prefix
+from container.tritonserver.features import METRICS_ADDRESS
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import TritonRuntime, find_runtime, own_environment_bin
@@ -36,7 +37,7 @@ class Stage:
 
     settings: Settings
     runtime: TritonRuntime
-    ports: Ports
+    addresses: Addresses
     repository: Path
     command: TritonCommand
 
@@ -45,7 +46,7 @@ class Stage:
             return bool(await client.is_server_live())
 
     def client(self) -> triton_grpc.InferenceServerClient:
-        return triton_grpc.InferenceServerClient(f"127.0.0.1:{self.ports.grpc}")
+        return triton_grpc.InferenceServerClient(self.addresses.grpc_target)
 
     def process(
         self,
@@ -99,18 +100,18 @@ def make_stage(
     runtime = runtime or find_runtime(settings, tmp_path / "work", everything)
     repository = tmp_path / "repository"
     repository.mkdir()
-    ports = choose_ports(settings)
+    addresses = choose_addresses(settings, tmp_path)
     command = build_command(
         settings,
         runtime,
-        ports,
+        addresses,
         repository,
         everything,
         gpu_count=0,
         shm_prefix=name_shm_prefix(os.getpid(), secrets.token_hex(4)),
         warm=warm,
     )
-    return Stage(settings, runtime, ports, repository, command)
+    return Stage(settings, runtime, addresses, repository, command)
 
 
 def fake_stage(tmp_path: Path, **knobs: Any) -> Stage:
@@ -120,7 +121,17 @@ def fake_stage(tmp_path: Path, **knobs: Any) -> Stage:
     (backends / "pytorch").mkdir(parents=True)
     words = json.dumps({"record": str(tmp_path / "record"), **knobs})
     environment = {"SERVE_TRITON_SERVER": str(program), fake.VARIABLE: words}
-    runtime = TritonRuntime(program, backends, None, None, None, own_environment_bin(), None, ())
+    runtime = TritonRuntime(
+        program,
+        backends,
+        None,
+        None,
+        None,
+        own_environment_bin(),
+        None,
+        (),
+        knows=frozenset({METRICS_ADDRESS}),
+    )
     return make_stage(tmp_path, environment, runtime)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from serve.triton.http import TritonHttp
 
@@ -47,7 +49,7 @@ class FakeServer:
     """A running server: how many connections it got, and the client under test."""
 
     http: TritonHttp
-    port: int
+    path: Path
     connections: int = 0
     scripts: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -76,9 +78,10 @@ async def fake_server(script: Script, limit: int = 2**16) -> AsyncIterator[FakeS
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 
-    server = await asyncio.start_server(connection, "127.0.0.1", 0, limit=limit)
-    port = server.sockets[0].getsockname()[1]
-    stage = FakeServer(TritonHttp("127.0.0.1", port, connect_timeout_s=WAIT_S), port)
+    folder = tempfile.TemporaryDirectory()
+    path = Path(folder.name, "http")
+    server = await asyncio.start_unix_server(connection, path, limit=limit)
+    stage = FakeServer(TritonHttp(path, connect_timeout_s=WAIT_S), path)
     try:
         yield stage
     finally:
@@ -88,6 +91,7 @@ async def fake_server(script: Script, limit: int = 2**16) -> AsyncIterator[FakeS
             task.cancel()
         await asyncio.gather(*stage.scripts, return_exceptions=True)
         await server.wait_closed()
+        folder.cleanup()
 
 
 def answer(body: bytes = b"ok", *headers: bytes, status: bytes = b"200 OK") -> bytes:

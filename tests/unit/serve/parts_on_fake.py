@@ -93,10 +93,10 @@ class HookedControl(ModelControl):
 class HookedClient(TritonClient):
     """The same of a client, and of its control."""
 
-    def __init__(self, host: str, http_port: int, grpc_port: int, **named: Any) -> None:
-        super().__init__(host, http_port, grpc_port, **named)
+    def __init__(self, socket_path: Path, grpc_target: str, **named: Any) -> None:
+        super().__init__(socket_path, grpc_target, **named)
         self.instead: dict[str, Callable[..., Awaitable[Any]]] = {}
-        self.control = control = HookedControl(f"{host}:{grpc_port}", {}, self._is_gone)
+        self.control = control = HookedControl(grpc_target, {}, self._is_gone)
         control.instead = self.instead
 
     async def wait_until_live(self, *arguments: Any) -> None:
@@ -276,10 +276,10 @@ async def parts_on_fake(
     root.mkdir()
     registry = Registry(queues)
     trials = Trials()
-    ports = stage.ports
-    http = TritonHttp("127.0.0.1", ports.http)
-    triton = HookedClient("127.0.0.1", ports.http, ports.grpc, trials=trials, http=http)
-    control = triton_grpc.InferenceServerClient(f"127.0.0.1:{ports.grpc}")
+    addresses = stage.addresses
+    http = TritonHttp(addresses.http)
+    triton = HookedClient(addresses.http, addresses.grpc_target, trials=trials, http=http)
+    control = triton_grpc.InferenceServerClient(addresses.grpc_target)
 
     async def replace(timeout_s: float) -> None:
         await process.replace(timeout_s)

@@ -145,7 +145,7 @@ class _Runs(threading.Thread):
         return Container(
             self._settings,
             0,
-            self._stage.ports,
+            self._stage.addresses,
             self._stage.repository,
             lambda: ModelsPython(backends=BACKENDS),
             False,

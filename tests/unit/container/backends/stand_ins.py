@@ -92,7 +92,7 @@ def stand_in_server(directory: Path, python: Path) -> Iterator[StandInServer]:
     try:
         with (
             _started(warm, Surroundings(python, utils, stage.command.env)),
-            triton_grpc.InferenceServerClient(f"127.0.0.1:{stage.ports.grpc}") as client,
+            triton_grpc.InferenceServerClient(stage.addresses.grpc_target) as client,
         ):
             _wait_live(client, process)
             yield StandInServer(stage.repository, client, stage.runtime.stand_ins)

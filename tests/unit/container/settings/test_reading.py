@@ -199,7 +199,7 @@ def test_two_servers_cannot_share_a_port() -> None:
     assert set(mistakes_of(wrong)) == {"SAGEMAKER_TRITON_METRICS_PORT"}
 
 
-def test_publishing_needs_its_two_names_and_switches_metrics_on() -> None:
+def test_publishing_needs_its_two_names_and_no_port() -> None:
     """Either spelling of the names will do."""
     publish = {"SAGEMAKER_TRITON_PUBLISH_METRICS_TO_CLOUDWATCH": "true"}
     assert set(mistakes_of(publish)) == {
@@ -211,11 +211,22 @@ def test_publishing_needs_its_two_names_and_switches_metrics_on() -> None:
         "SAGEMAKER_TRITON_CLOUDWATCH_METRIC_NAMESPACE": "Triton",
     }
     settings = read_settings({**publish, **names})
-    assert settings.allow_metrics
+    assert settings.metrics_port is None
     assert (settings.cloudwatch_log_group, settings.cloudwatch_metric_namespace) == (
         "/endpoint",
         "Triton",
     )
+
+
+@pytest.mark.parametrize("kind", ["grpc", "metrics"])
+def test_an_address_for_what_listens_on_a_socket(kind: str) -> None:
+    """It needs a port, which is to be asked for; a flag may be cut short, as getopt takes it."""
+    for flag in (f"--{kind}-address=0.0.0.0", f"--{kind}-addr 0.0.0.0"):
+        given = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": flag}
+        with pytest.raises(SettingsError, match=f"SAGEMAKER_TRITON_ALLOW_{kind.upper()}=true"):
+            read_settings(given)
+        opened = {**given, f"SAGEMAKER_TRITON_ALLOW_{kind.upper()}": "true"}
+        assert read_settings(opened).additional_args
 
 
 def test_a_slip_of_the_pen_is_noticed() -> None:

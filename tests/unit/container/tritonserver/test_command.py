@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container.ports import Ports
+from container.addresses import Addresses
 from container.settings.reading import read_settings
 from container.tritonserver.command import (
     OUR_FOLDERS,
@@ -22,6 +22,7 @@ from container.tritonserver.features import (
     HISTOGRAMS,
     HTTP_RESTRICTED,
     MAX_INPUT,
+    METRICS_ADDRESS,
     TRACEPARENT,
 )
 from container.tritonserver.runtime import BackendPython, TritonRuntime
@@ -37,12 +38,13 @@ RUNTIME = TritonRuntime(
     backend_python=None,
     stand_ins=(),
 )
+SOCKETS = Addresses(Path("/w/http"), Path("/w/grpc"), None)
 
 
 def build(
     environment: dict[str, str] | None = None,
     *,
-    ports: Ports = Ports(21000, 21001, None),  # noqa: B008 - frozen
+    addresses: Addresses = SOCKETS,
     inherited: dict[str, str] | None = None,
     gpu_count: int = 0,
     restricts: tuple[str, ...] = (),
@@ -55,7 +57,7 @@ def build(
     return build_command(
         read_settings(environment or {}),
         replace(runtime, knows=frozenset(knows)),
-        ports,
+        addresses,
         Path("/w/repository"),
         inherited or {},
         gpu_count=gpu_count,
@@ -66,7 +68,7 @@ def build(
 
 
 def test_the_plain_command() -> None:
-    """Explicit mode, namespacing, strict configs, loopback only, gRPC always."""
+    """Explicit mode, namespacing, strict configs, sockets only, gRPC always."""
     assert build().argv == (
         "/t/bin/tritonserver",
         "--model-repository=/w/repository",
@@ -75,13 +77,12 @@ def test_the_plain_command() -> None:
         "--strict-readiness=false",
         "--disable-auto-complete-config",
         "--exit-timeout-secs=5",
-        "--http-address=127.0.0.1",
-        "--http-port=21000",
-        "--http-thread-count=8",
+        "--http-address=unix:/w/http",
+        "--grpc-address=unix:/w/grpc",
+        "--grpc-port=1",
         "--allow-grpc=true",
-        "--grpc-address=127.0.0.1",
-        "--grpc-port=21001",
         "--allow-metrics=false",
+        "--http-thread-count=8",
         "--backend-directory=/w/backends",
         "--cache-directory=/t/caches",
         "--backend-config=python,shm-default-byte-size=16777216",
@@ -139,11 +140,33 @@ def test_every_passed_on_variable_becomes_its_flag() -> None:
     } <= set(argv)
 
 
-def test_metrics_have_their_port_and_no_address() -> None:
-    """2.35 may not know --metrics-address; where it exists it follows --http-address."""
-    argv = build(ports=Ports(1, 2, 21002)).argv
-    assert {"--allow-metrics=true", "--metrics-port=21002"} <= set(argv)
-    assert not any("metrics-address" in argument for argument in argv)
+@pytest.mark.parametrize(
+    ("metrics", "told"),
+    [
+        (21002, {"--metrics-address=127.0.0.1", "--metrics-port=21002"}),
+        (Path("/w/metrics"), {"--metrics-address=unix:/w/metrics"}),
+    ],
+)
+def test_metrics_have_an_address_of_their_own(metrics: Path | int, told: set[str]) -> None:
+    """Without one they would be told at HTTP's, or, before 2.34, could be told nowhere else."""
+    addresses = replace(SOCKETS, metrics=metrics)
+    argv = build(addresses=addresses, restricts=(METRICS_ADDRESS,)).argv
+    assert {"--allow-metrics=true", *told} <= set(argv)
+    old = build(addresses=addresses).argv
+    assert "--allow-metrics=false" in old
+    assert not any(argument.startswith("--metrics") for argument in old)
+
+
+def test_a_port_in_the_place_of_grpcs_socket() -> None:
+    """Loopback alone; what a killed tritonserver left of the others goes before the next one."""
+    command = build(addresses=replace(SOCKETS, grpc=8001, metrics=8002))
+    assert {"--grpc-address=127.0.0.1", "--grpc-port=8001"} <= set(command.argv)
+    assert command.socket_files == (Path("/w/http"),)
+    sockets = replace(SOCKETS, metrics=Path("/w/metrics"))
+    assert build(addresses=sockets, restricts=(METRICS_ADDRESS,)).socket_files == (
+        Path("/w/http"),
+        Path("/w/metrics"),
+    )
 
 
 def test_additional_arguments_come_last() -> None:
@@ -230,35 +253,37 @@ def test_shared_memory_names_tell_containers_apart() -> None:
 
 
 ACCESS = TritonAccess("c0ntrol", "inf3rence")
-NEWER = replace(RUNTIME, knows=frozenset({CLIENT_SHM, MAX_INPUT, HISTOGRAMS}))
-PORTS = Ports(21000, 21001, 21002)
+NEWER = replace(RUNTIME, knows=frozenset({CLIENT_SHM, MAX_INPUT, METRICS_ADDRESS, HISTOGRAMS}))
+METRICS = replace(SOCKETS, metrics=Path("/w/metrics"))
 SIZE = f"--http-max-input-size={2**40}"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "runtime", "ports", "said"),
+    ("arguments", "runtime", "addresses", "said"),
     [
-        ("", RUNTIME, PORTS, []),
+        ("", RUNTIME, METRICS, []),
         (
             "",
             NEWER,
-            PORTS,
+            METRICS,
             ["--allow-client-shm=false", SIZE, "--metrics-config=histogram_latencies=true"],
         ),
-        ("", NEWER, Ports(21000, 21001, None), ["--allow-client-shm=false", SIZE]),
+        ("", NEWER, SOCKETS, ["--allow-client-shm=false", SIZE]),
         (
             f"--allow-client-shm=true --{MAX_INPUT}=9 --metrics-config {HISTOGRAMS}=false",
             NEWER,
-            PORTS,
+            METRICS,
             ["--allow-client-shm=true", "--http-max-input-size=9", "histogram_latencies=false"],
         ),
     ],
 )
 def test_what_newer_ones_are_told(
-    arguments: str, runtime: TritonRuntime, ports: Ports, said: list[str]
+    arguments: str, runtime: TritonRuntime, addresses: Addresses, said: list[str]
 ) -> None:
     """Only what it knows, and the operator's own words instead of ours."""
-    words = build({"SAGEMAKER_TRITON_ADDITIONAL_ARGS": arguments}, runtime=runtime, ports=ports)
+    words = build(
+        {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": arguments}, runtime=runtime, addresses=addresses
+    )
     assert [it for it in words.argv if re.search("client-shm|input-size|histogram", it)] == said
 
 

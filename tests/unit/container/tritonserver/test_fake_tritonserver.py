@@ -28,8 +28,9 @@ async def fake_process(
     (stage.repository / "e").mkdir()
     (stage.repository / "e/config.pbtxt").write_text('step { model_name: "m" model_version: -1 }')
     process = stage.process()
-    url = f"http://127.0.0.1:{stage.ports.http}"
-    async with running(process), stage.client() as grpc, httpx.AsyncClient(base_url=url) as http:
+    sockets = httpx.AsyncHTTPTransport(uds=str(stage.addresses.http))
+    http = httpx.AsyncClient(base_url="http://tritonserver", transport=sockets)
+    async with running(process), stage.client() as grpc, http:
         yield stage, http, grpc, process
 
 

@@ -90,6 +90,16 @@ def test_each_line_has_a_mark(logged: Logged) -> None:
     assert logged.read() == "| ab\n| c\n| \\xff\\x00\n| \n| \n| é\td\n".encode()
 
 
+def test_what_its_library_says_of_a_unix_socket(logged: Logged) -> None:
+    """It is dropped: as it stands in the output of 2.51, with colours, between two other lines."""
+    said = (
+        b"[\x1b[1;33mWARN\x1b[0;39m]  \x1b[33mevhtp.c:4050     \x1b[39m\x1b[94mNODELAY NOT "
+        b"SUPPORTED\x1b[39m :: \x1b[35m(errno: Operation not supported)\x1b[39m\n"
+    )
+    os.write(logged.output().descriptor, b"a\n" + said + b"b: NODELAY NOT SUPPORTED\n" + said)
+    assert logged.read() == b"| a\n| b: NODELAY NOT SUPPORTED\n"
+
+
 FORGED = "2026-01-01T00:00:00.000Z INFO stopped signal=SIGTERM"
 
 

@@ -41,6 +41,8 @@ PLAN = ServingPlan(
     (PublishedModel("m.s", "s", None), PublishedModel("m", "m", None)),
 )
 T = TypeVar("T")
+#: Where nobody listens.
+NOWHERE, NO_GRPC = Path("/nowhere/http"), "unix:/nowhere/grpc"
 CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 UNREACHABLE = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED]
 
@@ -88,9 +90,9 @@ async def control(
     await server.start()
     try:
         async with fake_server(health or LIVE) as stage:
-            nobody = TritonHttp("127.0.0.1", 1)
+            nobody = TritonHttp(NOWHERE)
             http = http or (nobody if health is None else stage.http)
-            client = TritonClient("127.0.0.1", 1, port, http=http)
+            client = TritonClient(NOWHERE, f"127.0.0.1:{port}", http=http)
             try:
                 yield client
             finally:
@@ -153,7 +155,7 @@ async def test_model_control_carries_its_secret() -> None:
 
     access = TritonAccess("c0ntrol", "inf3rence")
     async with fake_server(script) as stage:
-        client = TritonClient("127.0.0.1", stage.port, port, access)
+        client = TritonClient(stage.path, f"127.0.0.1:{port}", access)
         await client.control.request_load(PLAN, Deadline(WAIT_S))
         await client.control.request_unload(PLAN, Deadline(WAIT_S))
         await client.control.learn_version()
@@ -181,7 +183,7 @@ async def test_model_control_carries_its_secret() -> None:
 )
 def test_who_starts_dead_stubs_again(version: str, restarts: bool) -> None:
     """Up to 24.05; who is not known may."""
-    client = TritonClient("127.0.0.1", 1, 1)
+    client = TritonClient(NOWHERE, NO_GRPC)
     client.control.version = version
     assert client.control.restarts_stubs is restarts
 
@@ -220,7 +222,7 @@ async def held_back(
         fake_server(LIVE) as http,
         fake_server(relay) as slow,
     ):
-        client = TritonClient("127.0.0.1", 1, slow.port, http=http.http)
+        client = TritonClient(NOWHERE, f"unix:{slow.path}", http=http.http)
         try:
             yield client, servicer
         finally:
@@ -296,7 +298,7 @@ async def test_a_load_just_after_tritonserver_has_come_up() -> None:
     """gRPC found nobody a moment ago, and does not look again at once."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    client = TritonClient("127.0.0.1", port, port)
+    client = TritonClient(NOWHERE, f"127.0.0.1:{port}")
     await client.control.request_unload(PLAN, Deadline(WAIT_S))  # nobody is there
     loading = asyncio.ensure_future(client.control.request_load(PLAN, Deadline(WAIT_S)))
     await asyncio.sleep(0.05)
@@ -319,7 +321,7 @@ async def test_a_load_is_all_in_one_tritonserver() -> None:
                 await first.aclose()
             await super().load_model(name, **options)
 
-    client = TritonClient("127.0.0.1", port, port, connect=Dying)
+    client = TritonClient(NOWHERE, f"127.0.0.1:{port}", connect=Dying)
     async with contextlib.AsyncExitStack() as first:
         server = await first.enter_async_context(answering(f"127.0.0.1:{port}"))
         loading = asyncio.ensure_future(client.control.request_load(calling, Deadline(WAIT_S)))
@@ -346,7 +348,7 @@ async def test_an_answer_at_the_moment_of_the_limit() -> None:
             return Answer(status=200)
 
     loop = asyncio.get_running_loop()
-    async with control(grpc.StatusCode.UNAVAILABLE, http=Http("127.0.0.1", 1)) as client:
+    async with control(grpc.StatusCode.UNAVAILABLE, http=Http(NOWHERE)) as client:
         limit = loop.time() + 0.3
         with pytest.raises(TritonTimeout):
             await asyncio.wait_for(client.control.request_unload(PLAN, Deadline(0.3)), 5)
@@ -383,7 +385,7 @@ async def test_nobody_is_there() -> None:
     """Health is no, control and inference say that it cannot be reached."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    client = TritonClient("127.0.0.1", port, port)
+    client = TritonClient(NOWHERE, f"127.0.0.1:{port}")
     assert not await client.is_live()
     assert not await client.is_model_ready("m")
     with pytest.raises(TritonUnavailable):
@@ -439,7 +441,7 @@ async def test_every_broken_answer_is_translated(
 ) -> None:
     """Whole answers and streams, at the head and behind it; and health is simply no."""
     async with fake_server(script) as stage:
-        client = TritonClient("127.0.0.1", stage.port, 1)
+        client = TritonClient(stage.path, NO_GRPC)
         with pytest.raises((TritonUnavailable, TritonTimeout)) as raised:
             await call(client, 0.5)
         assert "\n" not in str(raised.value)
@@ -475,7 +477,7 @@ async def test_who_leaves_does_not_have_the_loop_hash(
     async with fake_server(reads) as stage:
         trials = Trials()
         book = trials.suspects
-        client = TritonClient("127.0.0.1", stage.port, 1, trials=trials, in_thread=in_thread)
+        client = TritonClient(stage.path, NO_GRPC, trials=trials, in_thread=in_thread)
         body = [b"x" * 5_000_000]
         with pytest.raises(TritonTimeout):
             await client.infer(b"/x", [], body, 0.2)
@@ -502,7 +504,7 @@ async def test_a_body_is_kept_by_no_connection() -> None:
         await client.infer(b"/x", [], body, WAIT_S, grown=grown)
 
     async with fake_server(saying_each(b"", b"x" * 100_000)) as stage:
-        client = TritonClient("127.0.0.1", stage.port, 1)
+        client = TritonClient(stage.path, NO_GRPC)
         await ask(bodies[0])
         references = [sys.getrefcount(bodies[0][0])]
         with pytest.raises(LookupError):
