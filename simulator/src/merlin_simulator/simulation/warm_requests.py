@@ -128,7 +128,9 @@ def _serve(traffic: WarmTraffic, arrivals: Any, models: list[int], services: Any
     free = [figures.concurrency for figures in traffic.figures]
     queues: dict[int, deque[int]] = defaultdict(deque)
     times, seconds = arrivals.tolist(), services.tolist()
-    waits = [0.0] * len(times)
+    # A request that ends before the next one arrives, where nothing else runs, waits for nothing.
+    waits: list[float] = (arrivals + services - arrivals).tolist()
+    next_overlapping = _find_overlapping(arrivals, services)
     ends: list[tuple[float, int]] = []
 
     def begin(number: int, at: float) -> None:
@@ -144,15 +146,28 @@ def _serve(traffic: WarmTraffic, arrivals: Any, models: list[int], services: Any
         else:
             free[model] += 1
 
-    for number, at in enumerate(times):
+    number = 0
+    while number < len(times):
+        at, model = times[number], models[number]
         while ends and ends[0][0] <= at:
             hand_over()
-        model = models[number]
+        if not ends and next_overlapping[number] > number:
+            number = next_overlapping[number]
+            continue
         if free[model]:
             free[model] -= 1
             begin(number, at)
         else:
             queues[model].append(number)
+        number += 1
     while ends:
         hand_over()
     return waits
+
+
+def _find_overlapping(arrivals: Any, services: Any) -> list[int]:
+    """For each request the first, from it on, that overlaps the next one; else their count."""
+    overlapping = np.flatnonzero((arrivals + services)[:-1] > arrivals[1:])
+    ranks = np.searchsorted(overlapping, np.arange(len(arrivals)))
+    numbers: list[int] = np.append(overlapping, len(arrivals))[ranks].tolist()
+    return numbers

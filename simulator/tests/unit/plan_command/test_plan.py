@@ -56,8 +56,8 @@ def planned(settings: PlanSettings) -> Plan:
 def test_the_cheapest_that_is_good_enough() -> None:
     """One small instance has room for 22 of 60 models; one large one has it for all."""
     plan = planned(SETTINGS)
-    label = [answer.candidate.label for answer in plan.answers]
-    assert label == ["1 x ml.small", "2 x ml.small", "1 x ml.large", "2 x ml.large"]
+    labels = [answer.candidate.label for answer in plan.answers]
+    assert labels == ["1 x ml.small", "2 x ml.small", "1 x ml.large", "2 x ml.large"]
     alone, two, large, _ = plan.answers
     assert alone.fits == 22
     assert alone.evictions_an_hour > 100

@@ -26,8 +26,8 @@ from simulator.tests.support.simulated import MIB, SIZE, archives, instance_spec
 def test_hit_ratio_is_ches() -> None:
     """One instance, Poisson arrivals by a Zipf law, loads that take no time: an LRU cache, whose
     hit ratio Che's approximation gives (Che, Tung, Wang 2002; exact within a percent)."""
-    shares, places = zipf_shares(500, 0.9), 60
-    demand = PoissonDemand(shares, rate=100.0, duration=800.0, seed=3)
+    shares, places = zipf_shares(500, 1.2), 60
+    demand = PoissonDemand(shares, rate=100.0, duration=500.0, seed=3)
     counts = carried_out(demand, places)
     requests = demand.count_all(0.0, demand.duration)
     assert 1 - counts.cold / requests == pytest.approx(che(shares, places), abs=0.005)
