@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
+from ensemble_tools.archive.executor_graph import ExecutorGraph, Node
 from ensemble_tools.archive.inert_pickle import BY_VALUE
-from ensemble_tools.archive.model_config import TRITON_TYPES, TensorSpec
-from ensemble_tools.archive.tensor_names import is_part_of_list, list_ragged_tensors
-from ensemble_tools.errors import quoted
+from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
+from ensemble_tools.workflows.kept_steps import finish_steps
 from ensemble_tools.workflows.no_rows import find_refusal
 from ensemble_tools.workflows.operators import OPERATORS
 from ensemble_tools.workflows.operators.users_code import FUNCTION
@@ -30,41 +25,16 @@ from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Kept, Program, Step
 from ensemble_tools.workflows.rules import Call, Emitter, KeptColumns, Rule, Unnamed
 from ensemble_tools.workflows.runtime.kept import (
-    ANSWERED_LISTS,
     BESIDE,
-    NUMBER,
     REQUESTS,
     STAND_INS,
     KeptNode,
     NodePath,
     TakeArray,
 )
-from ensemble_tools.workflows.runtime.operations.filling import NoneMissing
-from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
+from ensemble_tools.workflows.schema_columns import answer_column, read_inputs, read_schema_type
 from ensemble_tools.workflows.unnamed import NOBODY, Makers, UnnamedColumns
 
-#: numpy's types of a request's columns.
-_REQUESTED = {name: np.dtype(name) for name in TRITON_TYPES if name not in ("float16", "uint64")}
-_LETTERS = {"b": Kind.BOOL, "i": Kind.INT, "u": Kind.INT, "f": Kind.FLOAT}
-#: Triton's data types -> what they are to the compiler, and the width in bytes.
-_KINDS = {
-    TRITON_TYPES[name]: (_LETTERS[dtype.kind], dtype.itemsize) for name, dtype in _REQUESTED.items()
-} | {"TYPE_STRING": (Kind.TEXT, 0)}
-#: What a schema says of texts that are answered; Triton takes none of what it calls `str`.
-_TEXTS = ("object",)
-#: The types that an answer's columns are cast to.
-_NUMBERS = {*_REQUESTED, "uint64"}
-#: How the schema's types begin -> what such values are.
-_BEGINNINGS = {
-    "int": Kind.INT,
-    "uint": Kind.INT,
-    "float": Kind.FLOAT,
-    "bool": Kind.BOOL,
-    "object": Kind.TEXT,
-    "datetime64[ns]": Kind.DATE,
-}
-#: No answer has dates; what a column of pandas' holds is not known before there is a request.
-_NOT_ANSWERED = (Kind.PANDAS, Kind.DATE)
 #: Columns that operators are handed, over all of them. A Subgraph is run wherever it stands, so a
 #: few bytes of a pickle can ask for any number; a thousand columns through thirty operators are far
 #: below.
@@ -108,9 +78,7 @@ class _Compiler:
     2. Each node is run on columns without values: its rule emits steps, or it is kept as it is, or
        the workflow is not compiled.
     3. The columns that are answered are found.
-    4. Series of kept nodes that no compiled step reads are not made into arrays, those that
-       several nodes read are marked, and so is what kept nodes may put out beside them. Arrays of
-       numbers whose kind changes nothing may be of either.
+    4. The steps are finished: kept nodes learn what the steps after them do.
     """
 
     def __init__(
@@ -133,12 +101,13 @@ class _Compiler:
         self._of_one_kind: set[int] = set()
 
     def run(self) -> Program:
-        root, inputs = self._read_inputs()  # 1.
+        root, inputs = read_inputs(self._graph, self._declared, self._emitter)  # 1.
         frame = self._execute(self._graph, root, ())  # 2.
         columns = self._graph.output_node.output
-        outputs = tuple(self._answer(column, frame) for column in columns)  # 3.
-        steps = self._mark_unnamed(_mark_shared(self._drop_unread(outputs)))  # 4.
-        steps = tuple(map(self._loosen, steps))
+        outputs = tuple(answer_column(column, frame, self._emitter) for column in columns)  # 3.
+        steps = finish_steps(  # 4.
+            self._emitter.steps, outputs, self._unnamed, self._of_one_kind
+        )
         return Program(
             inputs,
             steps,
@@ -149,124 +118,6 @@ class _Compiler:
             tuple(self._kept),
             find_refusal(self._graph, root, outputs),
         )
-
-    def _drop_unread(self, outputs: Iterable[OutputColumn]) -> tuple[Step, ...]:
-        """Without arrays that nobody reads. Other steps stay: they may refuse a request."""
-        read = {output.reads for output in outputs}
-        read.update(register for step in self._emitter.steps for register in step.reads)
-        return tuple(
-            step
-            for step in self._emitter.steps
-            if not isinstance(step.operation, TakeArray) or read.intersection(step.writes)
-        )
-
-    def _mark_unnamed(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Kept nodes know what they may put out beside the columns of their schemas."""
-        makers, unnamed = count(), self._unnamed
-        return tuple(
-            _change(
-                step,
-                not_beside=unnamed.not_beside(maker := next(makers)),
-                unchanged=unnamed.unchanged(maker),
-            )
-            if isinstance(step.operation, KeptNode)
-            else step
-            for step in steps
-        )
-
-    def _loosen(self, step: Step) -> Step:
-        """The step; numbers may be of either kind where that changes nothing."""
-        operation = step.operation
-        if (
-            not isinstance(operation, TakeArray)
-            or operation.family not in (Kind.INT.value, Kind.FLOAT.value)
-            or not self._of_one_kind.isdisjoint(step.writes)
-        ):
-            return step
-        return _change(step, family=NUMBER)
-
-    # -- the ends
-
-    def _read_inputs(self) -> tuple[Frame, tuple[InputColumn, ...]]:
-        """merlin-core's Graph.input_schema: the inputs of all nodes without parents."""
-        columns = {
-            column.name: column
-            for node in self._graph.nodes
-            if node.is_leaf
-            for column in node.columns_in
-        }
-        if not columns:
-            raise NotCompiled("it reads no columns")
-        frame: Frame = {}
-        inputs: list[InputColumn] = []
-        for name, column in columns.items():
-            tensors = _tensors(column)
-            _check_name(name)
-            values, *offsets = [self._tensor(name, tensor) for tensor in tensors]
-            if values.data_type not in _KINDS:
-                raise NotCompiled(f"a column of {values.data_type} is not known", columns=[name])
-            if offsets and offsets[0].data_type not in ("TYPE_INT32", "TYPE_INT64"):
-                raise NotCompiled("its offsets are no whole numbers", columns=[name])
-            kind, width = _KINDS[values.data_type]
-            frame[name] = ColumnType(
-                self._emitter.new_register(), kind, width, is_list=bool(offsets)
-            )
-            inputs.append(InputColumn(name, tensors, text=kind is Kind.TEXT))
-        return frame, tuple(inputs)
-
-    def _tensor(self, column: str, tensor: str) -> TensorSpec:
-        if tensor not in self._declared:
-            raise NotCompiled(f"the model declares no input {quoted(tensor)}", columns=[column])
-        declared = self._declared[tensor]
-        if len(declared.dims) > 2:
-            raise NotCompiled("it has more than two dimensions", columns=[column])
-        return declared
-
-    def _answer(self, column: Column, frame: Frame) -> OutputColumn:
-        """The answer's columns, as merlin-systems' match_representations makes them."""
-        _check_name(column.name)
-        if column.name not in frame:
-            raise NotCompiled("the workflow does not put it out", columns=[column.name])
-        column_type = frame[column.name]
-        if column_type.absent:
-            raise NotCompiled(column_type.absent, columns=[column.name])
-        is_list = column.is_ragged or len(column.dims or ()) > 1
-        if column_type.is_list != is_list:
-            raise NotCompiled(
-                f"its schema says {'lists' if is_list else 'one value a row'}, and it is otherwise",
-                columns=[column.name],
-            )
-        if column_type.kind in _NOT_ANSWERED or column_type.any_rows:
-            column_type = self._take_answer(column, column_type)
-        if column_type.is_list and column_type.with_gaps:
-            column_type = self._answer_lists(column, column_type)
-        dtype = _answered_type(column, column_type)
-        shape = (column.dims or ())[1:]
-        if is_list and not column.is_ragged and None in shape:
-            raise NotCompiled("the length of its lists is not known", columns=[column.name])
-        return OutputColumn(
-            column.name, _tensors(column), column_type.register, column.is_ragged, dtype, shape
-        )
-
-    def _take_answer(self, column: Column, column_type: ColumnType) -> ColumnType:
-        """Lists that a kept operator made; how they are answered does not depend on their kind."""
-        kind = _schema_kind(column)
-        if kind in _NOT_ANSWERED or not column_type.is_list:
-            raise NotCompiled(f"it is answered as {column.dtype}", columns=[column.name])
-        operation = TakeArray(column.name, kind.value, ANSWERED_LISTS)
-        register = self._emitter.convert(operation, column_type.handed_over)
-        return replace(column_type, register=register, kind=kind)
-
-    def _answer_lists(self, column: Column, column_type: ColumnType) -> ColumnType:
-        """Lists of which some may be missing, for which merlin-systems mostly fails.
-
-        Where all lists are of one length by their schema and all of a request are missing, floats
-        and texts are answered as single values.
-        """
-        if not column.is_ragged and column_type.kind is not Kind.INT:
-            raise NotCompiled("its lists are of one length, or missing", columns=[column.name])
-        register = self._emitter.convert(NoneMissing(column.name), column_type.register)
-        return replace(column_type, register=register, with_gaps=False)
 
     # -- the walk
 
@@ -380,7 +231,7 @@ class _Compiler:
         if kept is KeptColumns.SOME_ROWS:
             return {name: replace(column, width=0) for name, column in merged.items()}
         foreseen = {
-            column.name: _schema_type(column, lists=kept is KeptColumns.OTHER_ROWS)
+            column.name: read_schema_type(column, lists=kept is KeptColumns.OTHER_ROWS)
             for column in node.output
         }
         call = Call(node, merged, self._directory, self._emitter)
@@ -524,44 +375,6 @@ def _is_of_a_column_alone(node: Node) -> bool:
     return _rule(node).label == FUNCTION and node.operator.state.get("_param_count") == 1
 
 
-def _mark_shared(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Kept nodes know of which series others read the objects: NVTabular makes them for each.
-
-    Columns of one node may hold the same objects.
-    """
-    maker = {
-        number: index
-        for index, step in enumerate(steps)
-        if isinstance(step.operation, KeptNode)
-        for number in step.writes
-    }
-    readers: Counter[int] = Counter()
-    for step in filter(_reads_objects, steps):
-        twice = len(step.reads) - len({*step.reads})
-        readers.update({maker[number]: 1 + twice for number in step.reads if number in maker})
-    shared = {number for number, index in maker.items() if readers[index] > 1}
-    return tuple(
-        _change(step, others_read=tuple(number in shared for number in step.reads))
-        if isinstance(step.operation, KeptNode)
-        else step
-        for step in steps
-    )
-
-
-def _change(step: Step, **parameters: object) -> Step:
-    """The step with other parameters of its operation."""
-    operation: Any = step.operation
-    return replace(step, operation=replace(operation, **parameters))
-
-
-def _reads_objects(step: Step) -> bool:
-    """Whether it reads what a kept node made when others have read it."""
-    operation = step.operation
-    return isinstance(operation, KeptNode) or (
-        isinstance(operation, TakeArray) and operation.rows == ANSWERED_LISTS
-    )
-
-
 def _rule(node: Node) -> Rule:
     name, state = node.operator.class_name, node.operator.state
     is_yours = not name.startswith(_MERLINS) and _FILES not in state
@@ -577,41 +390,3 @@ def _column(node: Node, frame: Frame, name: str) -> ColumnType:
     if name not in frame:
         raise NotCompiled("the column comes from nowhere", node.operator.label, [name])
     return frame[name]
-
-
-def _tensors(column: Column) -> tuple[str, ...]:
-    return list_ragged_tensors(column.name) if column.is_ragged else (column.name,)
-
-
-def _check_name(column: str) -> None:
-    """Raise NotCompiled for a name in a request or an answer that NVTabular takes apart."""
-    if is_part_of_list(column):
-        raise NotCompiled(
-            "merlin-core reads such a name as a part of a list column", columns=[column]
-        )
-
-
-def _schema_type(column: Column, lists: bool) -> ColumnType:
-    """A column's type by a schema. lists: whether its lists are known to be Python's."""
-    is_list = column.is_ragged or len(column.dims or ()) > 1
-    return ColumnType(0, _schema_kind(column), is_list=is_list, python_rows=is_list and lists)
-
-
-def _schema_kind(column: Column) -> Kind:
-    dtype = column.dtype or ""
-    kinds = (kind for start, kind in _BEGINNINGS.items() if dtype.startswith(start))
-    return next(kinds, Kind.PANDAS)
-
-
-def _answered_type(column: Column, column_type: ColumnType) -> str:
-    """The type that the answer is cast to, empty for texts."""
-    if column.dtype in _TEXTS or column_type.kind is Kind.TEXT:
-        if column.dtype not in _TEXTS or column_type.kind is not Kind.TEXT:
-            raise NotCompiled(
-                f"its schema says {column.dtype}, and it is {column_type.kind.value}",
-                columns=[column.name],
-            )
-        return ""
-    if column.dtype not in _NUMBERS:
-        raise NotCompiled(f"it is answered as {column.dtype}", columns=[column.name])
-    return column.dtype
