@@ -17,6 +17,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.files import is_file
 from ensemble_tools.archive.forest_config import describe_forest
+from ensemble_tools.archive.forest_file import Forest, read_forest
 from ensemble_tools.archive.model_config import (
     ModelConfig,
     TensorSpec,
@@ -31,16 +32,8 @@ from ensemble_tools.archive.model_file import (
     find_model_file,
     find_named_file,
 )
-from ensemble_tools.archive.signatures import (
-    TORCHSCRIPT_ENTRY,
-    Forest,
-    Signature,
-    find_no_tensor,
-    read_arguments,
-    read_forest,
-    read_onnx,
-    read_saved_model,
-)
+from ensemble_tools.archive.signatures import Signature, find_no_tensor, read_onnx, read_saved_model
+from ensemble_tools.archive.torchscript_file import TORCHSCRIPT_ENTRY, read_arguments
 from ensemble_tools.archive.zip_sizes import holds_entry
 from ensemble_tools.errors import quoted
 

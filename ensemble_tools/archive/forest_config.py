@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.archive.forest_file import Forest
 from ensemble_tools.archive.model_config import TensorSpec
-from ensemble_tools.archive.signatures import Forest, Signature
+from ensemble_tools.archive.signatures import Signature
 
 #: As in fil_backend's own example.
 _MAX_ROWS = 32768

@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.backend_names import FILE_BACKENDS, name_backend
 from ensemble_tools.archive.files import read_bounded
-from ensemble_tools.archive.signatures import read_forest
+from ensemble_tools.archive.forest_file import read_forest
 
 #: model_type -> the file that fil loads where a config names none.
 FOREST_FILES = {

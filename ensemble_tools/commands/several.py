@@ -27,7 +27,7 @@ class Row:
     why: str = ""
     #: What the archive's owner should read though it went well.
     notes: tuple[str, ...] = ()
-    #: The same for programs; None where it failed.
+    #: The whole result as JSON has it, for programs; None where it failed.
     document: Any = None
 
 

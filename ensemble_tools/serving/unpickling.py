@@ -29,7 +29,6 @@ from ensemble_tools.archive.files import is_directory, is_file, names_in, read_w
 from ensemble_tools.archive.parquet_footer import names_pickle
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import PICKLE
-from ensemble_tools.archive.signatures import TORCHSCRIPT_ENTRY
 from ensemble_tools.archive.source_model import (
     GRAPH_FILE,
     PYTHON_FILE,
@@ -37,6 +36,7 @@ from ensemble_tools.archive.source_model import (
     WORKFLOW,
     SourceModel,
 )
+from ensemble_tools.archive.torchscript_file import TORCHSCRIPT_ENTRY
 from ensemble_tools.archive.zip_sizes import holds_entry
 from ensemble_tools.errors import PicklesRefused, printable, shown
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
