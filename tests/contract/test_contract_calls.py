@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -300,12 +301,19 @@ def test_no_other_archive_is_reached(
 
 
 @BOTH
-@pytest.mark.parametrize("dying", ["m1.plus", "m1.add1", "m1"])
-def test_killed_stub(dying: str, mortal: Container, archive: Archive) -> None:
-    """The request that meets a called model's dead stub is answered: all is loaded again."""
+def test_killed_stub(mortal: Container, archive: Archive) -> None:
+    """The request that meets a called model's dead stub is answered: all is loaded again.
+
+    Be it that of the model, of a step of an ensemble, or of the caller itself, one after another.
+    """
     with mortal.loaded("m1", archive(**_archive(10, 100))):
-        for pid in mortal.stubs(dying):
-            os.kill(pid, signal.SIGKILL)
-        until(lambda: not mortal.stubs(dying), "the stub is gone")
-        assert values(mortal.invoke("m1", infer([1]))) == [121.0]
-        assert len(mortal.stubs(dying)) == 1
+        for dying in ("m1.plus", "m1.add1", "m1"):
+            for pid in mortal.stubs(dying):
+                os.kill(pid, signal.SIGKILL)
+            until(partial(_has_no_stub, mortal, dying), f"the stub of {dying} is gone")
+            assert values(mortal.invoke("m1", infer([1]))) == [121.0], dying
+            assert len(mortal.stubs(dying)) == 1, dying
+
+
+def _has_no_stub(container: Container, model: str) -> bool:
+    return not container.stubs(model)

@@ -139,7 +139,8 @@ def _soon(after_s: float) -> Callable[[Path], AbstractContextManager[Container]]
 @contextmanager
 def _while_a_model_hangs(directory: Path) -> Iterator[Container]:
     environment = fake_environment(directory, infer={"*": {"hang": True}})
-    with running(directory, SERVE_SHUTDOWN_TIMEOUT="4", **environment) as container:
+    soon = told(Constants(drain_timeout_s=1, triton_stop_timeout_s=1.0))
+    with running(directory, **soon, **environment) as container:
         archive = models.write_archive(container.model_root / "one/model", {"m": models.identity})
         assert container.load("m1", archive).status_code == 200
         with ThreadPoolExecutor(1) as pool:
