@@ -253,7 +253,7 @@ def _add_policy_options(parser: Parser) -> None:
 
 
 def _read_number(raw: str, expected: str, least: float, most: float = sys.float_info.max) -> float:
-    """Raises ArgumentTypeError."""
+    """A reader for argparse; raises ArgumentTypeError."""
     try:
         number = float(raw)
     except ValueError:

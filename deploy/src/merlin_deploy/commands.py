@@ -169,7 +169,7 @@ def _choose_say(account: Account) -> Say:
 
 
 def _report_put(config: Config, file: str, done: tuple[Put, ...]) -> Iterator[str]:
-    """What each name means now, and the command that asks it."""
+    """Print which archive each name means now, and the command that invokes it."""
     single = config.endpoint.single_model
     if single is None and len(done) > 1:
         sent = sum(archive.sent for archive in done)

@@ -215,8 +215,9 @@ Members = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Facts:
-    """What only AWS knows. image: with its digest, if it has one. model_data_url: the prefix of all
-    archives, or the archive of a single-model endpoint."""
+    """Facts that only AWS knows. image: with its digest, if it has one. model_data_url: the prefix
+    of all archives, or the archive of a single-model endpoint.
+    """
 
     image: str
     model_data_url: str
@@ -240,12 +241,12 @@ class Desired:
 
     @property
     def model_name(self) -> str:
-        """CreateModel's."""
+        """ModelName of CreateModel."""
         return str(self.model["ModelName"])
 
     @property
     def config_name(self) -> str:
-        """CreateEndpointConfig's."""
+        """EndpointConfigName of CreateEndpointConfig."""
         return str(self.endpoint_config["EndpointConfigName"])
 
 

@@ -92,7 +92,7 @@ class Destination:
 
     @property
     def reference(self) -> str:
-        """What the engine pushes: HOST/REPOSITORY:TAG."""
+        """The reference to push: HOST/REPOSITORY:TAG."""
         return f"{self.place}:{self.tag}"
 
 

@@ -73,7 +73,7 @@ class Arns:
 
     @property
     def place(self) -> Place:
-        """Where archives lie."""
+        """Bucket and prefix of the archives."""
         return read_place(self.config.endpoint.archives)
 
     @property
@@ -100,7 +100,7 @@ class Arns:
 
     @property
     def endpoint(self) -> list[str]:
-        """The endpoint."""
+        """ARNs of the endpoint."""
         return self.location.make_sagemaker_arns("endpoint", self.config.endpoint.name)
 
     @property
@@ -180,7 +180,7 @@ def make_trust_policy() -> Document:
 
 
 def make_role_policy(config: Config, location: Location) -> Document:
-    """What SageMaker may do in the role."""
+    """The policy of the role that SageMaker takes."""
     return make_document(_list_role_statements(config, Arns(config, location)))
 
 
@@ -238,7 +238,7 @@ def _list_disk_statements(config: Config, location: Location) -> Iterator[Statem
 
 
 def make_deployer_policy(config: Config, location: Location) -> Document:
-    """What all commands need together."""
+    """The policy of whoever runs the commands."""
     arns = Arns(config, location)
     return make_document(
         [

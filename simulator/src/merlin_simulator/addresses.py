@@ -9,7 +9,7 @@ ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 def make_url(host: str, port: int) -> str:
-    """What callers on this machine say for an address that is listened at."""
+    """The URL by which callers on this machine reach a listening address."""
     if host in ANY_ADDRESS:
         host = "::1" if host == "::" else "localhost"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -99,7 +99,7 @@ class FixedFleet:
 
 @dataclass(frozen=True)
 class InstanceFactory:
-    """What instances are made of."""
+    """Makes the instances of one variant."""
 
     spec: EndpointSpec | VariantSpec
     store: ArchiveStore

@@ -47,7 +47,7 @@ class ArchiveUnavailable(SimulatorError):
 
 
 class ArchiveUnusable(ArchiveUnavailable):
-    """What lies there is no archive that may be extracted."""
+    """The file is no archive, or none that may be extracted."""
 
     failed_step = "extract"
 

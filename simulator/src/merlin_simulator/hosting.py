@@ -406,7 +406,7 @@ class Share:
 
 
 class Endpoint:
-    """What is invoked under one name. shares: at least one; see switch."""
+    """The variants that answer under one name. shares: at least one; see switch."""
 
     def __init__(self, endpoint_name: str, shares: Sequence[Share], log: EventLog) -> None:
         self.endpoint_name, self.log = endpoint_name, log

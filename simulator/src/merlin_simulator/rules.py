@@ -21,7 +21,7 @@ class CacheSetting(Enum):
 
 
 class WithoutMemory(Enum):
-    """What the caller gets when eviction did not make room; AWS does not say."""
+    """The caller's answer if eviction did not make room; AWS does not say."""
 
     MODEL_ERROR = "model-error"
     SERVICE_UNAVAILABLE = "service-unavailable"
@@ -33,7 +33,7 @@ VARIANT = "AllTraffic"
 
 @dataclass(frozen=True)
 class ExtractionLimits:
-    """What an archive may bring; beyond it is refused before it is written."""
+    """Limits of an archive; beyond them it is refused before it is written."""
 
     total_bytes: int = 20 * GIB
     members: int = 100_000

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 async def run_in_thread(work: Callable[[], Result]) -> Result:
-    """What work returns or raises. A cancelled caller leaves it running."""
+    """Run work in a thread and return its result. A cancelled caller leaves it running."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
 

@@ -71,7 +71,7 @@ class Place:
 
     @property
     def aliases_key(self) -> str:
-        """The table's key."""
+        """The key of the table of aliases in the bucket."""
         return f"{self.prefix}{_ALIASES}"
 
     def archive_key(self, target_model: str) -> str:

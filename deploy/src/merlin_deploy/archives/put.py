@@ -187,7 +187,7 @@ class Put:
 
 @dataclass(frozen=True)
 class Putter:
-    """What each archive of one `put` needs. stored, aliases: as they were at its beginning."""
+    """Uploads the archives of one `put`. stored, aliases: as they were at its beginning."""
 
     account: Account
     place: Place

@@ -43,7 +43,7 @@ class Source:
 
     @property
     def is_folder(self) -> bool:
-        """Folders are packed."""
+        """Whether the source is a folder, which is packed first."""
         return self.path.is_dir()
 
 

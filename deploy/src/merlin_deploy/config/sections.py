@@ -28,7 +28,7 @@ class Section(BaseModel):
 
 
 class EndpointSection(Section):
-    """What is served, and as whom."""
+    """The endpoint: its name, archives, image and role."""
 
     name: Annotated[str, Reads(values.name(MOST_NAME))] = Field(examples=['"recommenders"'])
     """The endpoint's name; its models and configurations are called NAME-<digest>."""
@@ -57,7 +57,7 @@ class EndpointSection(Section):
 
 
 class InstancesSection(Section):
-    """What it runs on."""
+    """Type and number of instances."""
 
     type: Annotated[str, Reads(values.instance_type)] = Field(examples=['"ml.g5.xlarge"'])
     """All archives that get traffic should fit its memory (CPU) or GPU memory: what does not is
@@ -118,7 +118,7 @@ class NetworkSection(Section):
 
 
 class EncryptionSection(Section):
-    """With whose keys."""
+    """KMS keys of disks and archives."""
 
     volume_key: Annotated[str | None, Reads(values.key)] = Field(
         default=None, examples=['"alias/recommenders"']
@@ -132,7 +132,7 @@ class EncryptionSection(Section):
 
 
 class MetricsSection(Section):
-    """What CloudWatch gets."""
+    """Metrics of instances and containers in CloudWatch."""
 
     detailed: Annotated[bool, Reads(values.boolean)] = True
     """SageMaker's detailed observability: it scrapes the container's /metrics, which is the only
@@ -165,7 +165,7 @@ class AutoscalingSection(Section):
 
 
 class AlarmsSection(Section):
-    """What somebody is told; a threshold that is unset makes no alarm."""
+    """Alarms and who hears them; a threshold that is unset makes no alarm."""
 
     topics: Annotated[tuple[str, ...], Reads(values.several(values.topic, 5))] = Field(
         default=(), examples=['["arn:aws:sns:us-east-1:123456789012:oncall"]']

@@ -307,7 +307,7 @@ def take_down(job: Job) -> None:
 
 
 def list_what_stays(config: Config) -> tuple[str, ...]:
-    """What `up` did not make, each with its cost and the command that removes it."""
+    """Resources that `up` did not make, each with its cost and the command that removes it."""
     place, name = read_place(config.endpoint.archives), config.endpoint.name
     return (
         "what stays, and costs until you remove it:",

@@ -34,7 +34,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Present:
-    """What AWS has, as it describes it. config and model are None if they were deleted."""
+    """The endpoint as AWS describes it. config and model are None if they were deleted."""
 
     endpoint: Members
     config: Members | Missing | None

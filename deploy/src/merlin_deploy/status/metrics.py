@@ -65,7 +65,7 @@ class Span:
 
 
 def make_queries(endpoint_name: str, span: Span) -> dict[str, Any]:
-    """GetMetricData's members."""
+    """Members of a GetMetricData call."""
     period_s = span.period_minutes * _MINUTE_S
     queries = [
         *(_make_query(endpoint_name, name, *of, _MINUTE_S) for name, of in _BY_MINUTE.items()),

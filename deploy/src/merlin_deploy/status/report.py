@@ -62,7 +62,7 @@ class EndpointPart:
 
 @dataclass(frozen=True)
 class Change:
-    """What `up` would change; None: nothing is there, or wanted."""
+    """A change that `up` would make; None: nothing is there, or wanted."""
 
     what: str
     now: str | None
@@ -182,7 +182,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole document."""
+    """All that `status` shows."""
 
     at: datetime
     endpoint: EndpointPart

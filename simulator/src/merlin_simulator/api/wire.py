@@ -86,7 +86,7 @@ _TABLE: Mapping[type, _ErrorShape] = {
 
 
 def wire_error(error: Exception, endpoint_name: str) -> WireError:
-    """What the caller of this endpoint gets for the error; any exception is an InternalFailure."""
+    """The error as AWS writes it; any other exception is an InternalFailure."""
     kind = next((_TABLE[base] for base in type(error).__mro__ if base in _TABLE), None)
     if isinstance(error, ContainerFailed):
         return WireError(_MODEL_ERROR.status, _MODEL_ERROR.name, _model_error(error, endpoint_name))
@@ -96,7 +96,7 @@ def wire_error(error: Exception, endpoint_name: str) -> WireError:
 
 
 def unknown_operation(method: str, path: str) -> WireError:
-    """What a request gets that is none of the runtime API's operations."""
+    """The answer to a request that is no operation of the runtime API."""
     return _answered(
         _UNKNOWN_OPERATION,
         f"{method} {path} is no operation of the runtime API: "
@@ -105,7 +105,7 @@ def unknown_operation(method: str, path: str) -> WireError:
 
 
 def stream_error(error: Exception) -> StreamError:
-    """What a caller finds in the stream when it fails after it has begun."""
+    """The error event in a stream that fails after its beginning."""
     if not isinstance(error, ContainerFailed):
         return StreamError("InternalStreamFailure", {"Message": _cut(_unexpected(error))})
     code = "ModelInvocationTimeExceeded" if error.status == 0 else "StreamBroken"
@@ -212,7 +212,7 @@ _PASSED_TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 
 
 class InvocableEndpoint(Protocol):
-    """What is invoked. Both ways raise what errors.py says, and tell of it themselves."""
+    """An endpoint to invoke. Both ways raise errors of errors.py, and log them themselves."""
 
     endpoint_name: str
     log: EventLog
@@ -224,7 +224,7 @@ class InvocableEndpoint(Protocol):
 
     @property
     def rules(self) -> Rules:
-        """What the platform lets a request be."""
+        """The platform's rules, bounds of requests among them."""
         ...
 
     @property
@@ -319,7 +319,7 @@ def accept(
 
 
 def named_target_model(headers: Mapping[str, str]) -> str | None:
-    """What a request calls its target model, right or wrong: for what is told of a refusal."""
+    """The target model that a request names, right or wrong: for the message of a refusal."""
     named = headers.get(_TARGET_MODEL)
     return None if named is None else named[: Rules.target_model_characters]
 

@@ -21,7 +21,7 @@ REMEDY = "pack it again (tar -C FOLDER -czf model.tar.gz .)"
 
 
 class NotExtractable(Exception):
-    """What the archive has that may not be, or cannot be, extracted: one sentence."""
+    """The archive holds something that may not, or cannot, be extracted: one sentence."""
 
 
 def too_large(limit: int) -> NotExtractable:
@@ -153,13 +153,13 @@ class TarMember:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The member's name, for messages."""
         return quote_name("/".join(self.parts))
 
 
 @dataclass
 class _Extended:
-    """What extended headers say of the next member."""
+    """Extended headers of the next member."""
 
     every: dict[str, str] = field(default_factory=dict)
     next: dict[str, str] = field(default_factory=dict)
@@ -333,7 +333,9 @@ def _extract_members(stream: TarStream, into: Path, limits: ExtractionLimits) ->
 
 
 class _Tree:
-    """What is written below `into`. Its own count of what it made stays within the limits."""
+    """The files and folders written below `into`. Its own count of what it made stays within the
+    limits.
+    """
 
     def __init__(self, into: Path, stream: TarStream, limits: ExtractionLimits) -> None:
         self._into, self._stream, self._most_entries = into, stream, limits.members

@@ -133,7 +133,7 @@ class ModelDisk:
 
 @dataclass(frozen=True)
 class _Teller:
-    """What one target model's steps are told with."""
+    """Reports the steps of one target model."""
 
     tell: Tell
     target_model: str

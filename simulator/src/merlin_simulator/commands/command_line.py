@@ -21,7 +21,7 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 def read_command(program: str) -> Callable[[], int]:
-    """What runs the command of this process's arguments and returns its exit code.
+    """A function that runs the command of this process's arguments and returns its exit code.
 
     program: the name by which it was called.
     """

@@ -143,7 +143,10 @@ def play(options: argparse.Namespace) -> int:
 
 
 def _work_dir(state: Path | None, stack: ExitStack) -> Path:
-    """What is not kept; beside the state, where there is one: what a killed one left is removed."""
+    """A folder for files of this process, beside the state if there is one.
+
+    What a killed process left there is removed.
+    """
     if state is None:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simulator-")))
     work_dir = state.absolute() / "work"

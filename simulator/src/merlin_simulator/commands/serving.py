@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Failures(list[BaseException]):
-    """What ends the serving: the first that is added to it."""
+    """Failures that end the serving: the first one added does."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ _SCOPE = re.compile(
 
 @dataclass(frozen=True)
 class Signed:
-    """What a signature says: the service's signing name, and the region."""
+    """The service's signing name and the region in a signature."""
 
     service: str
     region: str
@@ -43,5 +43,5 @@ def signed(headers: Mapping[str, str], query: str) -> Signed | None:
 
 
 def operation_of(headers: Mapping[str, str]) -> str:
-    """What X-Amz-Target names after its prefix; "" where there is none."""
+    """The operation in X-Amz-Target, after its prefix; "" without one."""
     return headers.get("x-amz-target", "").rpartition(".")[2]

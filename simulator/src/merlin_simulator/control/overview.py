@@ -132,7 +132,7 @@ class RequestRates:
         return [sample for sample in self._of(endpoint_name).samples if sample[0] > since]
 
     def forget(self, endpoint_name: str) -> None:
-        """It is gone."""
+        """Drop the history of a deleted endpoint."""
         self._histories.pop(endpoint_name, None)
 
     def _of(self, endpoint_name: str) -> _EndpointHistory:
@@ -263,7 +263,7 @@ class Overview:
         }
 
     def _scaling(self, resource: str) -> dict[str, Any] | None:
-        """What is registered for a variant."""
+        """The scaling that is registered for a variant."""
         scaling = self.autoscaling
         targets = [it for it in scaling.targets.described() if it["ResourceId"] == resource]
         policies = [it for it in scaling.policies.described() if it["ResourceId"] == resource]
@@ -307,7 +307,7 @@ class DisplayedEndpoint:
         return replace(whole, sequence=deployment.log.last, instances=instances)
 
     def more(self) -> Mapping[str, Any]:
-        """What else its page says."""
+        """Further data of an endpoint's page."""
         record = self.managed.record
         return {
             "status": self.managed.status,
@@ -331,7 +331,7 @@ class DisplayedEndpoint:
 
 
 class EndpointPages:
-    """What the pages of endpoints show, by name."""
+    """Data of the pages of endpoints, by name."""
 
     def __init__(self, endpoints: Endpoints, rules: Rules) -> None:
         self._endpoints, self._rules = endpoints, rules

@@ -118,7 +118,7 @@ _NEEDED = {
 
 @dataclass(frozen=True)
 class Setup:
-    """What a control plane is started with.
+    """The settings and parts of a control plane.
 
     s3: boto3's client of moto's buckets; moto_url: where moto answers. memory and quotas: by
     instance type. work_dir: of instances; state: of what survives a restart. registry: HOST:PORT

@@ -34,7 +34,7 @@ _DISK_GB = 30
 
 @dataclass(frozen=True)
 class VariantSpec:
-    """What the instances of a variant are made by.
+    """Settings of a variant's instances.
 
     single_model: the key of the model's archive in the store; None: a multi-model endpoint.
     work_dir: of all instances of the endpoint; each has a folder of its own in it. role: the

@@ -15,7 +15,9 @@ from merlin_simulator.watch.state import ModelState
 
 
 class Stage(Enum):
-    """What a model waits for while it comes; the values are those of watch.events.COLD_PARTS."""
+    """The stages of a load, which callers wait for; the values are those of
+    watch.events.COLD_PARTS.
+    """
 
     ROOM = "room"  # others leave the memory or the disk for it, or it leaves itself
     TURN = "turn"  # others are downloaded, loaded or given room before it
@@ -98,7 +100,7 @@ def _may_become_free(held: Iterable[HeldModel], keep: Collection[str]) -> bool:
 
 
 def _expect_memory(known: int | None, held: Iterable[HeldModel]) -> int:
-    """What a model will need: what it needed before, else the others' median, else nothing."""
+    """Bytes that a model will need: as before, else the others' median, else 0."""
     if known is not None:
         return known
     sizes = [model.memory for model in held if model.memory is not None]
@@ -121,7 +123,7 @@ ALREADY_LOADED = 409
 
 
 class Step(Enum):
-    """What is done next, where no other model has to be named for it."""
+    """A next step that names no other model."""
 
     DONE = "there is room"
     WAIT = "another model moves, and there may be room then"
@@ -254,7 +256,7 @@ class DiskTurn:
 
 
 def decide_disk(turn: DiskTurn) -> Delete | Literal[Step.DONE, Step.EVICT, Step.GIVE_UP]:
-    """What leaves the disk for an archive.
+    """Choose what leaves the disk for an archive.
 
     1. The disk is within its budget, or has none.
     2. The archive is larger than the whole disk.
@@ -308,7 +310,7 @@ def decide_after_full_disk(turn: FullDisk) -> Literal[Step.WAIT, Step.RETRY, Ste
 
 
 class AfterUse(Enum):
-    """What becomes of a model that nobody wants any more, and nobody brings or removes."""
+    """The fate of a model that nobody asks for, loads or removes any more."""
 
     STAY = "it stays as it is"
     FORGET = "its record goes"

@@ -298,7 +298,7 @@ class Holdings:
             self._settle(resident)
 
     def _settle(self, resident: Resident) -> None:
-        """What happens to a model that nobody wants any more, and nobody brings or removes."""
+        """Carry out the fate of a model that nobody asks for, loads or removes any more."""
         self.evictor.tell_change()
         if not resident.idle or self._stopping:
             return

@@ -66,7 +66,7 @@ class Resident:
         return not self.callers and self.bringing is None and self.leaving is None
 
     def as_held_model(self) -> HeldModel | None:
-        """What eviction decides on; None while nothing of it is here."""
+        """The model for decisions about eviction; None while nothing of it is here."""
         if self.state is None:
             return None
         wanted = self.callers > self.waiting or self.bringing is not None
@@ -75,7 +75,7 @@ class Resident:
         )
 
     def as_view(self) -> ModelView | None:
-        """What the page draws; None while nothing of it is here."""
+        """The model for the page; None while nothing of it is here."""
         if self.state is None:
             return None
         return ModelView(
@@ -117,7 +117,7 @@ class Residents:
         self._records.pop(resident.target_model, None)
 
     def held_models(self) -> list[HeldModel]:
-        """What is here, as eviction sees it."""
+        """All models here, for decisions about eviction."""
         models = (resident.as_held_model() for resident in self)
         return [model for model in models if model is not None]
 
@@ -178,7 +178,7 @@ class ProcessTreeGauge:
         return replace(reading, cpu_percent=self._cpu.percent(cpu))
 
     def _own_bytes(self, family: Sequence[ProcessStat]) -> list[int]:
-        """What each has that its parent has not.
+        """Bytes of each process that it does not share with its parent.
 
         One that executes what its parent does may be its copy. What is its own is asked for once;
         from then on it grows by what it has more.
@@ -282,7 +282,7 @@ class LoadedMemory:
             resident.needed = max(added, resident.needed or 0)
 
     def begin_unload(self) -> None:
-        """What loads find meanwhile is not theirs alone."""
+        """Begin an unload: memory that loads add meanwhile cannot be told apart."""
         self._moves += 1
 
     def outdate(self) -> None:
@@ -290,7 +290,7 @@ class LoadedMemory:
         self._read_at = 0.0
 
     def clear(self) -> None:
-        """The container ended."""
+        """Forget the readings of a container that ended."""
         self.reading = MemoryReading()
 
 

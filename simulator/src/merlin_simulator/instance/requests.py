@@ -83,7 +83,7 @@ class ContainerAnswer:
 
 
 class Parts(Protocol):
-    """What an async generator is: parts that come, and may be closed before the last."""
+    """An async generator of parts, which may be closed before the last."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """The parts, once."""

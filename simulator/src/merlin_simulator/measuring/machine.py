@@ -56,7 +56,7 @@ def is_changed(*paths: str) -> bool:
 
 
 def run_program(*command: str) -> str:
-    """What a program prints, whatever its exit code: wrk's is 1; empty where it does not run."""
+    """The output of a program, whatever its exit code: wrk's is 1; empty where it does not run."""
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, timeout=_ANSWER_S, check=False

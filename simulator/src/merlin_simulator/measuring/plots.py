@@ -88,7 +88,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Frame:
-    """What surrounds a plot: title is for people who cannot see it."""
+    """Title and axes of a plot: title is for people who cannot see it."""
 
     title: str
     x_label: str

@@ -51,7 +51,7 @@ def shown(value: object) -> str:
 
 
 def refuse(value: object, expected: str) -> NoReturn:
-    """Raise ValueError."""
+    """Raise ValueError: what was found, and what is expected."""
     raise ValueError(f"found {shown(value)}, expected {expected}")
 
 
@@ -136,7 +136,7 @@ def size(value: Any) -> int:
 
 
 def _is_number(value: Any) -> bool:
-    """NaN is none."""
+    """Whether a value is a number; NaN is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return not (isinstance(value, float) and math.isnan(value))

@@ -98,7 +98,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Breaking:
-    """What breaks first as requests grow: at so many times as many goals are missed, and why.
+    """The factor of the requests at which goals are missed first, and why.
 
     times None: not until MOST times as many. steps: (times, answer) that were tried.
     """

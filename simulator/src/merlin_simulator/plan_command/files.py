@@ -45,7 +45,7 @@ class UnusableFile(PlanError):
 
 
 class Impossible(PlanError):
-    """What is asked for cannot be, whatever the endpoint does."""
+    """The settings contradict each other or cannot be met by any endpoint."""
 
 
 def printable(text: str) -> str:
@@ -151,7 +151,7 @@ def _rows(path: Path, names: Sequence[str], file: Iterable[str]) -> Iterator[Row
 
 
 def read_json(path: Path, expected: str) -> Any:
-    """What stands in a file. Raises UnusableFile."""
+    """The document in a JSON file. Raises UnusableFile."""
     text = read_text(path, expected, MOST_FILE_BYTES)
     try:
         return json.loads(text, parse_constant=_refuse_constant)
@@ -205,7 +205,7 @@ def write_json(path: Path, answer: Mapping[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """What is there already stays until all of the text is written, or where that fails."""
+    """Write a file whole: an older one stays until the text is written, or if that fails."""
     with _writing(path):
         whole = path.resolve()
         if whole.exists() and not (whole.is_file() and os.access(whole.parent, os.W_OK)):

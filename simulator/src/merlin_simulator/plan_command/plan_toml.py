@@ -160,7 +160,7 @@ class PlanFile:
         return isinstance(value, dict) and key in value
 
     def read_top(self) -> TopLevelKeys:
-        """What stands above all tables."""
+        """Read the keys above all tables."""
         given = {key: self._document[key] for key in _TOP if key in self._document}
         return self._validate(TopLevelKeys, (), given) or TopLevelKeys()
 
@@ -178,7 +178,7 @@ class PlanFile:
         return {n: table for n, table in read.items() if table is not None}
 
     def check_demand(self, demand: DemandTable) -> None:
-        """What cannot be had together."""
+        """Note keys of [demand] that exclude each other."""
         if demand.trace and demand.cloudwatch:
             keys = ("demand", "cloudwatch")
             self._refuse(keys, "found beside trace, expected one of the two")
@@ -190,7 +190,7 @@ class PlanFile:
                 )
 
     def check_counts(self) -> None:
-        """What cannot be had together."""
+        """Note counts beside [autoscaling]."""
         if self.has("instances", "counts") and "autoscaling" in self:
             subject = "found beside [autoscaling], whose bounds say how many; leave one"
             self._refuse(("instances", "counts"), subject)

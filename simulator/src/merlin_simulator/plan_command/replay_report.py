@@ -35,7 +35,7 @@ class StoredReport:
 
     @property
     def source(self) -> str:
-        """What it is, when it was made, and on what: for those who read figures of it."""
+        """File, time and host of the replay, to show where figures are from."""
         machine, started = self.report.machine, self.report.started
         cpu = machine.cpu or "a CPU that is not named"
         when = f" of {datetime.fromtimestamp(started, timezone.utc):%Y-%m-%d}" if started else ""

@@ -11,7 +11,7 @@ _GOALS = {"p99_s": "p99", "cold_share": "cold share", "failures": "failures"}
 
 
 def write_plan(plan: Plan) -> str:
-    """The whole text."""
+    """The plan as text, as `plan` prints it."""
     return "\n".join(_lines(plan)) + "\n"
 
 

@@ -135,12 +135,12 @@ def _count_names(named: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
 
 
 def count_failures(samples: Iterable[SentRequest]) -> list[dict[str, Any]]:
-    """What callers were told instead of a right answer."""
+    """Failures that callers saw instead of a right answer."""
     return _count_names((sample.error, sample.message) for sample in samples if sample.error)
 
 
 def count_troubles(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """What went wrong behind the endpoint, whether or not a caller saw it."""
+    """Failures behind the endpoint, whether or not a caller saw them."""
     return _count_names(
         (event["kind"], f"{event.get('target_model') or event['instance']}: {event.get('message')}")
         for event in events

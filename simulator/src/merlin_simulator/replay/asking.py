@@ -24,7 +24,7 @@ _KEPT_IDLE_S = 2.0
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back; status 0 where nothing did. error is the exception's name on the wire."""
+    """The reply to a request; status 0 without one. error is the exception's name on the wire."""
 
     status: int
     body: bytes = b""
@@ -109,7 +109,7 @@ class Asking(Protocol):
         ...
 
     def fault(self, model: int, number: int, answer: bytes) -> str | None:
-        """What is wrong with the answer, as one sentence; None when it is right."""
+        """A sentence about a wrong answer; None if it is right."""
         ...
 
 
@@ -157,7 +157,7 @@ class RepeatedAsking:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a right answer has. outputs: by name, as the v2 protocol has them.
+    """The outputs of a right answer. outputs: by name, as the v2 protocol has them.
 
     drawn: outputs of the answer -> those outputs here of which their values are. A model that draws
     by chance puts them out together: the values at one place of all of them stand at one place
@@ -168,7 +168,7 @@ class Expected:
     drawn: Mapping[str, str] = field(default_factory=dict)
 
     def find_fault(self, outputs: Mapping[str, Any]) -> str | None:
-        """What is wrong with these outputs, as one sentence; None when they are right."""
+        """A sentence about wrong outputs; None if they are right."""
         if self.drawn:
             return self._find_undrawn(outputs)
         return find_difference(outputs, self.outputs)
@@ -217,7 +217,7 @@ def _find_misshapen(name: str, output: Mapping[str, Any]) -> str | None:
 
 
 def read_expected(text: str) -> Expected:
-    """What stands in an expected.json; raises ValueError for what has no outputs."""
+    """The outputs in an expected.json; raises ValueError for what has no outputs."""
     outputs = _outputs(text.encode())
     if outputs is None:
         raise ValueError("no outputs")

@@ -106,7 +106,7 @@ def find_source_models(folder: Path, request: Path | None) -> tuple[SourceModel,
 
 
 def make_asking(names: tuple[str, ...], sources: tuple[SourceModel, ...]) -> Asking:
-    """What the copies are asked: the package's model where there are no variants."""
+    """The requests to the copies; to the package's own model without sources."""
     if not sources:
         return NamedAsking(names)
     turns = [sources[rank % len(sources)] for rank in range(len(names))]
@@ -140,7 +140,7 @@ def _link(archive: Path, copy: Path) -> None:
 
 
 def _exported(export: Path, request: Path | None) -> SourceModel:
-    """One of several."""
+    """The model of one export of several."""
     repository = export / _REPOSITORY
     places = (export, export.parent)
     return _make_source(repository if repository.is_dir() else export, places, request)

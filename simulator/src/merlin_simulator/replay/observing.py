@@ -102,7 +102,7 @@ class Observer:
             return None
 
     def not_there(self, seconds: float) -> EndpointTrouble:
-        """What is raised where it did not answer as an endpoint does for so long."""
+        """The error if no endpoint answered for that long."""
         found = f"found {self.trouble} within {seconds:g} s"
         return EndpointTrouble(f"{self._url}/state: {found}, {_EXPECTED}")
 

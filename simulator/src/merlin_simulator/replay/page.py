@@ -19,7 +19,7 @@ _TOLD = 0.01
 
 
 def write_report_page(summary: Mapping[str, Any], drawn: Sequence[Drawn]) -> str:
-    """The whole page."""
+    """The report as an HTML page."""
     late = summary["measuring"]["send_delay_s"]["p99"]
     return render(
         "replay/report.html",
@@ -62,7 +62,9 @@ def _latencies(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def format_shares(parts: Mapping[str, Any]) -> str:
-    """What cold requests waited for, the longest first, in words; empty where there were none."""
+    """Shares of the waits of cold requests, the longest first, in words; empty where there were
+    none.
+    """
     known = [
         (spread["share"], part) for part, spread in parts.items() if (spread["share"] or 0) >= _TOLD
     ]

@@ -98,7 +98,7 @@ class SeenArchive:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a plan reckons with. base_memory_bytes: of a container without a model;
+    """Measured figures for plans. base_memory_bytes: of a container without a model;
     loading_memory_share: how much of a model is there on average while it is loaded.
     """
 

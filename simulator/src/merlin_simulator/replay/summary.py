@@ -115,7 +115,7 @@ def measure_work(loads: Sequence[tuple[str, _Span]], cores: int) -> list[tuple[s
 
 
 def find_base_memory(recording: Recording) -> tuple[int | None, float | None]:
-    """What an instance uses beside its models, and the share of a model that is there while it is
+    """Memory of an instance beside its models, and the share of a model that is there while it is
     loaded: what is used beyond that, where some are.
 
     Of those that are said to be loading no more have begun than the container is asked for at once.
@@ -187,7 +187,7 @@ def _see_archive(
 def _warm(
     recording: Recording, request_ids: set[str], cold: Mapping[str, bool], cores: int
 ) -> list[float]:
-    """What warm requests would take alone: shorter than they took by what they shared cores with.
+    """Seconds of warm requests alone: measured ones, less the slowdown by shared cores.
 
     That is the loads that went on, and other requests: with one core, processor sharing makes of s
     seconds s / (1 - rate * s). With more it is taken for that of so many machines with one each.
@@ -219,7 +219,7 @@ def _find_most(recording: Recording, models: set[str], field: str) -> int | None
 
 @dataclass(frozen=True)
 class ReplayContext:
-    """What a recording was made with: target models and their shares of the traffic, by rank.
+    """The circumstances of a recording: target models and their shares of the traffic, by rank.
 
     kinds: of how many models the archives are copies, which take turns.
     """
@@ -428,7 +428,7 @@ def _models(
 
 
 def _calibration(setting: ReplayContext, recording: Recording) -> dict[str, Any]:
-    """What a plan reckons with; the rules are those of an endpoint that the replay starts."""
+    """Measured figures for plans; the rules are those of an endpoint that the replay starts."""
     cores = setting.machine.cores
     rules, names = Rules(), ("memory_threshold", "loads_at_once", "busy_at", "cold_wait_s")
     return {

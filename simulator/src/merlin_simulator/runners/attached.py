@@ -223,7 +223,7 @@ def _is_address(host: str) -> bool:
 
 
 async def _list_models(client: ContainerClient) -> frozenset[str]:
-    """What the container has; nothing where it does not say it, which its health tells of."""
+    """Models that the container lists; none if it does not answer, which its health shows."""
     for _ in range(_LISTINGS):
         with suppress(ContainerFailed):
             listed = await client.loaded()

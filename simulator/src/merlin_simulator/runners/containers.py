@@ -38,7 +38,7 @@ _KILLED = 128
 
 @dataclass(frozen=True)
 class ContainerSetup:
-    """What a container has around it. memory: bytes, None where the type's is not known.
+    """The surroundings of a container. memory: bytes, None where the type's is not known.
 
     folders: what it sees, by where it sees it; it may only read them, as AWS says of /opt/ml/model.
     """

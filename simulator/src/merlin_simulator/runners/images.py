@@ -117,7 +117,7 @@ def remove(container: Container) -> None:
 
 
 def read_message(error: BaseException) -> str:
-    """What the engine says, without what HTTP adds."""
+    """The engine's message, without HTTP's own words."""
     if isinstance(error, HTTPError):
         return "the Docker engine went away in the middle of an answer"
     explanation = getattr(error, "explanation", None)
@@ -229,7 +229,7 @@ def find_source(image: str, registry: str | None) -> str:
 
 @dataclass
 class Images:
-    """What containers are made of. registry: HOST:PORT in the place of ECR's hosts."""
+    """Images of containers. registry: HOST:PORT in the place of ECR's hosts."""
 
     engine: Engine
     registry: str | None
@@ -237,7 +237,7 @@ class Images:
     _pulling: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     async def provide(self, request: ImageRequest, tell: Callable[..., None]) -> str:
-        """What the engine calls the image, which it has now; it is pulled where it has not.
+        """The engine's name of the image, after a pull if it had none.
 
         From a registry that stands for ECR it is pulled each time, which takes nothing where it is
         the same: an image that was pushed again is seen. Without the registry, what is there is
@@ -311,7 +311,7 @@ def follow_pull(
     ended: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """What the engine writes while it pulls. tell: bytes of all layers, there and in all.
+    """Follow a pull by the engine's messages. tell: bytes of all layers, there and in all.
 
     Raises PullRefused.
     """

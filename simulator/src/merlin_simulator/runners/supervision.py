@@ -135,7 +135,7 @@ class Launcher(Protocol):
 
     @property
     def log(self) -> Path:
-        """What they write, all of them."""
+        """The output of all of them."""
         ...
 
     async def prepare(self, instance: Instance) -> None:

@@ -73,7 +73,7 @@ class Cores:
 
 @dataclass(frozen=True)
 class CpuWork:
-    """What work asks of cores. seconds: how long it takes if nothing else runs there."""
+    """A demand on cores. seconds: how long it takes if nothing else runs there."""
 
     shared: Cores
     seconds: float

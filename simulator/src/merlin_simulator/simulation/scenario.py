@@ -84,7 +84,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is simulated."""
+    """All inputs of a simulation."""
 
     demand: Demand
     #: Archive n is the demand's model n.

@@ -71,7 +71,7 @@ def answer_page(name: str) -> Response:
 
 
 def make_static_routes() -> list[Route]:
-    """What the pages are made of, below /simulator/static/."""
+    """Scripts and styles of the pages, below /simulator/static/."""
     files = sorted(path for path in PAGE.iterdir() if path.suffix in MEDIA_TYPES)
     return [Route(f"/simulator/static/{path.name}", _file(path)) for path in files]
 
@@ -216,7 +216,7 @@ async def _index(_: Request) -> Response:
 
 
 def make_targets(view: EndpointView) -> list[dict[str, Any]]:
-    """What Prometheus' http_sd_configs read: where each container answers, and which it is."""
+    """Targets for Prometheus' http_sd_configs: each container's address and labels."""
     return [
         {
             "targets": [urlsplit(instance.url).netloc],

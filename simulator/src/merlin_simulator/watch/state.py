@@ -39,7 +39,7 @@ def variant_of(event: Event) -> str:
 
 
 def measures(event: Event, instances: int) -> Iterator[tuple[str, float]]:
-    """What one event adds to which metric. instances: in service, of its variant."""
+    """The metrics that one event adds to. instances: in service, of its variant."""
     fields = event.fields
     if event.kind == "download_finished":
         yield "ModelDownloadingTime", _microseconds(fields["seconds"])
@@ -129,7 +129,7 @@ class ModelState(Enum):
 
 
 class InstanceState(Enum):
-    """What the platform does with an instance."""
+    """The state of an instance for the platform."""
 
     STARTING = "starting"  # inside its start-up window
     IN_SERVICE = "in service"
@@ -139,7 +139,7 @@ class InstanceState(Enum):
 
 
 class FleetPart(Enum):
-    """What the instances of a variant are to its endpoint's requests, during an update."""
+    """The part that a variant's instances have in an update of the endpoint."""
 
     SERVING = "serving"
     COMING = "coming"  # of the new configuration: they take over when all are in service
@@ -195,7 +195,7 @@ class EndpointView:
 
 
 class Viewed(Protocol):
-    """What can be looked at: the endpoint, or in tests a stand-in."""
+    """An object with a state to show: the endpoint, or in tests a fake."""
 
     def view(self) -> EndpointView:
         """The endpoint as it stands now; does not block."""

@@ -263,7 +263,8 @@ def _tags(tags: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Kind:
-    """What is put on scalable targets by name. most: AWS, "Quotas for Application Auto Scaling".
+    """A kind of named resource on scalable targets. most: AWS, "Quotas for Application Auto
+    Scaling".
 
     The others are members of records and answers, and parts of an ARN.
     """
@@ -368,7 +369,7 @@ _CONFIGS = {
 
 
 class Policies(_OfTargets):
-    """Scaling policies."""
+    """Calls about scaling policies."""
 
     kind = Kind(
         singular="scaling policy",
@@ -413,7 +414,7 @@ class Policies(_OfTargets):
 
 
 def tracking_of(policy: Mapping[str, Any]) -> Tracking:
-    """What a target-tracking policy is decided by."""
+    """The rule of a target-tracking policy."""
     config = config_of(policy)
     return Tracking(
         policy["PolicyName"],
@@ -512,7 +513,7 @@ class ScheduledActions(_OfTargets):
     hidden = ("ActionId", "Next")
 
     def restore(self) -> None:
-        """What was due while nothing ran is not made up for."""
+        """Schedule anew: actions that were due while nothing ran are not made up for."""
         for action in self._records.values():
             self._keep(_plan(action, self._clock.now()))
 
@@ -585,7 +586,7 @@ class Activities:
         self._records, self._clock, self._log = records, clock, log
 
     def restore(self) -> None:
-        """What was under way when the simulator ended is not any more."""
+        """End activities that were under way when the simulator ended: they are unfulfilled."""
         for record in self._records.values():
             cut = [it for it in record["Activities"] if it["StatusCode"] == "InProgress"]
             for activity in cut:

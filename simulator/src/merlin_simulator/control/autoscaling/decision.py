@@ -133,7 +133,9 @@ class Past:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a decision is made in. now: platform seconds; current: instances that are wanted."""
+    """The state in which a decision is made. now: platform seconds; current: instances that are
+    wanted.
+    """
 
     now: float
     current: int
@@ -229,7 +231,7 @@ _MOST = 20
 def step(
     situation: Situation, policy: str, config: Mapping[str, Any], value: float, threshold: float
 ) -> Decision:
-    """What a policy wants whose alarm is in ALARM. config: StepScalingPolicyConfiguration."""
+    """The step of a policy whose alarm is in ALARM. config: StepScalingPolicyConfiguration."""
     past = value - threshold
     adjustment = next((step for step in config["StepAdjustments"] if _covers(step, past)), None)
     if adjustment is None:

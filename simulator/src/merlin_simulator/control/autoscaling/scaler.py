@@ -118,7 +118,7 @@ class Scaler:
     # -- what is looked at
 
     def look(self, now: float) -> None:
-        """What is due by now: scheduled actions, bounds, and policies once a minute is whole."""
+        """Carry out scheduled actions and bounds that are due, and policies each whole minute."""
         for action in self._actions.due(now):
             self._try(action["ResourceId"], partial(self._act, action))
         minute = int((now - _LATE_S) // RESOLUTION_S)
@@ -130,7 +130,7 @@ class Scaler:
                 self._try(resource, partial(self._track, target, now))
 
     def _try(self, resource: str, look: Callable[[], None]) -> None:
-        """What one target fails with is told: all others are looked at."""
+        """Log a target's failure and go on with the others."""
         try:
             look()
         except Exception:

@@ -69,7 +69,7 @@ class Condition:
 
     @property
     def words(self) -> str:
-        """What a breaching data point is."""
+        """The words for a breaching data point."""
         return _OPERATORS[self.comparison][1]
 
     def breached_by(self, point: Point) -> bool:

@@ -14,7 +14,7 @@ Value = float | Series | tuple[Series, ...]
 
 
 class WrongExpression(ValueError):
-    """What is wrong with an expression, in one sentence."""
+    """An expression cannot be read: one sentence says why."""
 
 
 def join(values: Sequence[Value]) -> Value:
@@ -193,7 +193,8 @@ _ROWS: Sequence[Sequence[str]] = (
 
 @dataclass(frozen=True)
 class Given:
-    """What expressions read. values: by id; metrics: ids of queries that are no expressions.
+    """Values that expressions may read. values: by id; metrics: ids of queries that are no
+    expressions.
 
     times: when the periods begin that are asked for. period_s: their length.
     """

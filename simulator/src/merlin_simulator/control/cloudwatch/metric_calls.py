@@ -101,7 +101,7 @@ Read = Callable[[Metric, int, bool], Sequence[tuple[float, Statistics]]]
 
 @dataclass(frozen=True)
 class Answered:
-    """What a query was answered with. An expression of several series has one for each."""
+    """The answer to a query. An expression of several series has one for each."""
 
     query_id: str
     label: str
@@ -115,7 +115,7 @@ def period_of(queries: Sequence[Mapping[str, Any]]) -> int:
 
 
 def reading_of(query: Mapping[str, Any]) -> tuple[Metric, int, bool]:
-    """What a query with a MetricStat reads; see Read."""
+    """The series that a query with a MetricStat reads; see Read."""
     stat = query["MetricStat"]
     return metric_of(stat["Metric"]), stat["Period"], is_percentile(stat["Stat"])
 
@@ -156,7 +156,7 @@ def answer_in_steps(
 
 
 def _ordered(by_id: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What an expression reads before itself; METRICS() reads all that are metrics."""
+    """Queries, each behind those that it reads; METRICS() reads all metrics."""
     for query in by_id.values():
         _check(query)
     metrics = [name for name, query in by_id.items() if "MetricStat" in query]

@@ -143,7 +143,7 @@ async def _refuse(call: Call) -> None:
 
 
 async def _keep_running(loop: EndpointMetrics | ContainerMetrics | AlarmWatch) -> None:
-    """What fails in a loop is told, and it goes on."""
+    """Log the failures of a loop and go on."""
     while True:
         try:
             await loop.run()

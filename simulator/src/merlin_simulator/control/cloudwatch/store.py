@@ -123,7 +123,7 @@ class Statistics:
 
 
 class MetricStore:
-    """All metrics."""
+    """All metrics of the simulated account."""
 
     def __init__(self) -> None:
         self._minutes: dict[Metric, dict[int, Statistics]] = {}

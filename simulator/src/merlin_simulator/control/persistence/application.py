@@ -131,7 +131,7 @@ class Application:
     def _make_note(
         self, environ: WSGIEnvironment, headers: Mapping[str, str], service: str | None, region: str
     ) -> Callable[[], None] | None:
-        """What keeps this call once it is carried out; None where it changes nothing."""
+        """A function that records the call once it is carried out; None if it changes nothing."""
         if self._journal is None or (service is None and "x-amz-target" in headers):
             return None
         method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")

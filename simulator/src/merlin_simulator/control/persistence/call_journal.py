@@ -87,7 +87,9 @@ class JournaledCall:
 
     @property
     def aspect(self) -> str:
-        """What of a bucket it is about: "policy", "versioning" and so on; "": all of it."""
+        """The aspect of a bucket that the call is about: "policy", "versioning" and so on; "": all
+        of it.
+        """
         fields = dict(parse_qsl(self.query, keep_blank_values=True))
         return "&".join(name if name != "id" else f"id={fields['id']}" for name in sorted(fields))
 

@@ -29,7 +29,7 @@ _LONGEST_NAME = 200
 
 
 def no_object(path: Path, error: Exception) -> PlatformFailed:
-    """What is said of a file that is no record."""
+    """The error for a file that is no record."""
     return PlatformFailed(
         f"{path} holds no object of this simulator ({type(error).__name__}: {error}): "
         "remove it, or name another --state."
@@ -327,7 +327,7 @@ class _StoredMultipart(models.FakeMultipart):  # type: ignore[misc]
 
 
 def make_record(backend: Any, key: Any) -> dict[str, Any]:
-    """What is kept of an object as it is now."""
+    """The record of an object as it is now."""
     return {
         "bytes": key.path.name,
         "size": key.contentsize,

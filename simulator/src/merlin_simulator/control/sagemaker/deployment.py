@@ -220,7 +220,7 @@ class ManagedEndpoint:
 
 
 def metrics_config(config: Record) -> Record:
-    """What an endpoint has of its configuration's MetricsConfig."""
+    """MetricsConfig of an endpoint's configuration."""
     return {key: config[key] for key in ("MetricsConfig",) if key in config}
 
 

@@ -81,7 +81,7 @@ class Endpoints:
     # -- for the runtime API, for scaling and for the page
 
     def find(self, endpoint_name: str) -> Endpoint:
-        """What is invoked. Raises EndpointNotFound where none is in service yet."""
+        """The endpoint to invoke. Raises EndpointNotFound where none is in service yet."""
         managed = self._by_name.get(endpoint_name)
         if managed is None or managed.deployment.endpoint is None or managed.status == "Deleting":
             raise EndpointNotFound(endpoint_name)
@@ -287,7 +287,7 @@ class Endpoints:
             gone(managed.name)
 
     async def _stop(self, managed: ManagedEndpoint) -> None:
-        """What is kept stays as it was before a change that is cut off; it comes back so."""
+        """Stop all fleets. A change that this cuts off is not recorded: a restart undoes it."""
         if managed.work is not None and not managed.work.done():
             managed.work.cancel()
             await asyncio.wait({managed.work})
@@ -346,7 +346,7 @@ class Endpoints:
 
     @contextmanager
     def _reporting(self, endpoint_name: str) -> Iterator[None]:
-        """What cannot be kept is told, and the endpoint goes on: a restart knows it as it was."""
+        """Log that a record cannot be written, and go on: a restart knows the endpoint as it was."""
         try:
             yield
         except PlatformFailed as error:
