@@ -27,7 +27,7 @@ class Stage(Enum):
 
 
 class Course:
-    """The stages of one coming, each from its time to the next one's. Seconds of the clock."""
+    """The stages of one load, each from its time to the next one's. Seconds of the clock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
 """What one instance holds: models are brought, kept, unloaded and deleted.
 
 A model comes in one order: archive → extracted → POST /models, once, however many callers wait for
-it (`Resident.bringing`). It leaves by DELETE /models and, when the disk is full, from the disk.
+it (`Resident.load_task`). It leaves by DELETE /models and, when the disk is full, from the disk.
 
 Making room. A load first looks at the memory that is used; above the threshold, as many models that
 nobody wants are unloaded at once as are needed, the least recently used first. Loads that lack room
@@ -49,8 +49,8 @@ from merlin_simulator.watch.state import ModelState
 _BEGINNING = {"download_started": Stage.DOWNLOAD, "download_finished": Stage.EXTRACTION}
 #: Archives that are fetched and extracted at the same time.
 DOWNLOADS_AT_ONCE = 8
-#: For so many times the loads that go on at the same time there is made room.
-SOON = 2
+#: Room is made for so many times the loads that run at the same time.
+ROOM_AHEAD = 2
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Holdings:
         self._disk_turns = asyncio.Lock()
         self._loads = asyncio.Semaphore(rules.loads_at_once)
         # No model leaves for one whose load is far off: it may be asked for until then.
-        self._soon = asyncio.Semaphore(SOON * rules.loads_at_once)
+        self._upcoming_loads = asyncio.Semaphore(ROOM_AHEAD * rules.loads_at_once)
         self._threads = asyncio.Semaphore(DOWNLOADS_AT_ONCE)
 
     # -- looking
@@ -103,24 +103,24 @@ class Holdings:
             resident.callers -= 1
             self._settle(resident)
 
-    # -- coming
+    # -- loads
 
-    def bring(self, resident: Resident) -> asyncio.Task[None]:
-        """The one task that brings a model here; it goes on when its callers stop waiting."""
-        if resident.bringing is None:
+    def start_load(self, resident: Resident) -> asyncio.Task[None]:
+        """The one task that loads a model here; it goes on when its callers stop waiting."""
+        if resident.load_task is None:
             resident.course = Course()
-            resident.bringing = asyncio.create_task(self._bring(resident))
-            resident.bringing.add_done_callback(lambda task: self._end_bringing(resident, task))
-        return resident.bringing
+            resident.load_task = asyncio.create_task(self._fetch_and_load(resident))
+            resident.load_task.add_done_callback(lambda task: self._end_load_task(resident, task))
+        return resident.load_task
 
-    def _end_bringing(self, resident: Resident, task: asyncio.Task[None]) -> None:
-        resident.bringing = None
+    def _end_load_task(self, resident: Resident, task: asyncio.Task[None]) -> None:
+        resident.load_task = None
         # Each caller has the exception; without one left nobody asks for it.
         if not task.cancelled() and task.exception() is not None:
             resident.failed_at = time.monotonic()
         self._settle(resident)
 
-    async def _bring(self, resident: Resident) -> None:
+    async def _fetch_and_load(self, resident: Resident) -> None:
         while resident.leaving is not None:
             resident.course.enter(Stage.ROOM)
             await asyncio.wait([resident.leaving])
@@ -184,7 +184,7 @@ class Holdings:
 
     async def _load_with_room(self, resident: Resident) -> None:
         resident.course.enter(Stage.TURN)
-        async with self._soon:
+        async with self._upcoming_loads:
             await self._make_room_and_load(resident)
 
     async def _make_room_and_load(self, resident: Resident) -> None:
@@ -369,8 +369,8 @@ class Holdings:
         """End what is under way; its threads are not waited for."""
         self._stopping = True
         for resident in self.residents:
-            if resident.bringing is not None:
-                resident.bringing.cancel()
+            if resident.load_task is not None:
+                resident.load_task.cancel()
 
     # -- telling
 

@@ -92,7 +92,7 @@ class Instance:
         return RoutableInstance(
             self.name,
             loaded=resident is not None and resident.state is ModelState.LOADED,
-            coming=resident is not None and resident.bringing is not None,
+            coming=resident is not None and resident.load_task is not None,
             model_in_flight=resident.callers if resident else 0,
             in_flight=self._in_flight,
             models=sum(r.state is not None for r in self.holdings.residents),
@@ -145,7 +145,7 @@ class Instance:
         resident = self.holdings.residents.of(target_model)
         failed = resident.failed_at
         if failed is None or time.monotonic() - failed > COPY_AGAIN_S:
-            self.holdings.bring(resident)
+            self.holdings.start_load(resident)
 
     async def wait_until_idle(self, seconds: float) -> None:
         """Until it has no request, so long at the most."""
@@ -202,7 +202,7 @@ class Instance:
         if resident.state is ModelState.LOADED:
             return
         start = time.monotonic()
-        task = self.holdings.bring(resident)
+        task = self.holdings.start_load(resident)
         course = resident.course
         done, _ = await asyncio.wait({task}, timeout=self._rules.cold_wait_s)
         end = time.monotonic()

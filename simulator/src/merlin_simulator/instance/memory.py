@@ -54,22 +54,22 @@ class Resident:
     waiting: int = 0  # those of them that wait for others to make room
     invocations: int = 0
     last_used: float = 0.0
-    failed_at: float | None = None  # when bringing it last failed, by the monotonic clock
+    failed_at: float | None = None  # when its load last failed, by the monotonic clock
     loads: int = 0  # successful ones: tells one load from the next
-    bringing: asyncio.Task[None] | None = field(default=None, repr=False)
-    course: Course = field(default_factory=Course, repr=False)  # of the last bringing
+    load_task: asyncio.Task[None] | None = field(default=None, repr=False)
+    course: Course = field(default_factory=Course, repr=False)  # of the last load
     leaving: asyncio.Task[bool] | None = field(default=None, repr=False)
 
     @property
     def idle(self) -> bool:
         """Nobody wants it, and nobody brings it here or takes it away."""
-        return not self.callers and self.bringing is None and self.leaving is None
+        return not self.callers and self.load_task is None and self.leaving is None
 
     def as_held_model(self) -> HeldModel | None:
         """The model for decisions about eviction; None while nothing of it is here."""
         if self.state is None:
             return None
-        wanted = self.callers > self.waiting or self.bringing is not None
+        wanted = self.callers > self.waiting or self.load_task is not None
         return HeldModel(
             self.target_model, self.state, wanted, self.last_used, self.memory, self.disk
         )

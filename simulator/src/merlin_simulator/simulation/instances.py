@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from merlin_simulator.instance.decisions import EvictionTurn, HeldModel, MemoryTurn, Stage
-from merlin_simulator.instance.holdings import DOWNLOADS_AT_ONCE, SOON
+from merlin_simulator.instance.holdings import DOWNLOADS_AT_ONCE, ROOM_AHEAD
 from merlin_simulator.simulation.event_clock import Cores, Slots
 from merlin_simulator.simulation.scenario import ArchiveFigures, Scenario
 from merlin_simulator.watch.events import COLD_PARTS
@@ -94,7 +94,7 @@ class SimulatedInstance:
         self.used_gpu_memory = self.instance_spec.base_gpu_memory
         self.download_slots = Slots(DOWNLOADS_AT_ONCE)
         self.disk_slot, self.eviction_slot = Slots(1), Slots(1)
-        self.upcoming_slots = Slots(SOON * rules.loads_at_once)
+        self.upcoming_slots = Slots(ROOM_AHEAD * rules.loads_at_once)
         self.load_slots = Slots(rules.loads_at_once)
         self._by_use: list[tuple[float, int]] = []
 

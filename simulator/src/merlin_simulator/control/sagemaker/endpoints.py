@@ -346,7 +346,7 @@ class Endpoints:
 
     @contextmanager
     def _reporting(self, endpoint_name: str) -> Iterator[None]:
-        """Log that a record cannot be written, and go on: a restart knows the endpoint as it was."""
+        """Log that a record cannot be written, and go on: a restart has the older record."""
         try:
             yield
         except PlatformFailed as error:
