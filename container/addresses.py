@@ -1,4 +1,4 @@
-"""Where tritonserver listens: on Unix sockets, but for the ports that the environment asks for.
+"""tritonserver's addresses: Unix sockets, but for the ports that the environment asks for.
 
 A socket lies in the container's own directory, which nobody else may enter. No other process takes
 it, and no model asks it by accident, as it may a port of loopback.
@@ -34,7 +34,7 @@ class Addresses:
 
     @property
     def grpc_target(self) -> str:
-        """As gRPC's clients take it."""
+        """The address as gRPC's clients take it."""
         if isinstance(self.grpc, int):
             return f"{LOOPBACK}:{self.grpc}"
         return f"unix:{self.grpc}:{_GRPC_NUMBER}"

@@ -274,7 +274,7 @@ class Container:
         return self._registry.brought + self._invocation.answered
 
     async def _model_is_ready(self) -> bool:
-        """As tritonserver says, which from 26.01 on says no while a stub is dead (core 9686007).
+        """Whether tritonserver says so; from 26.01 on not while a stub is dead (core 9686007).
 
         The platform then sends no request that would find that out, so it is looked for here.
         """

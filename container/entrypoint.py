@@ -126,7 +126,7 @@ def _check_model_root(settings: Settings) -> None:
 
 
 class _Run:
-    """One run, from start to stop."""
+    """A run, from start to stop."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class _Run:
             await running
 
     def _tell_of_traces(self) -> str | None:
-        """Where they are sent to; None where they are off."""
+        """Log where traces are sent to; None where they are off."""
         endpoint = find_traces_endpoint(self._environment)
         if endpoint is not None:
             log.info("traces are on", extra={"endpoint": hide_secrets(endpoint)})

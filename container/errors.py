@@ -28,7 +28,7 @@ class ContainerError(Exception):
 
 @dataclass(frozen=True)
 class Mistake:
-    """One variable that cannot be used as it is."""
+    """A variable that cannot be used as it is."""
 
     variable: str
     found: str

@@ -25,7 +25,7 @@ _KEEP_ALIVE_S = 75
 
 
 def largest_body(settings: Settings) -> Limit:
-    """Of an invocation: what is larger than all of one model's together would never be taken."""
+    """The largest body of an invocation: more than all of one model's together is never taken."""
     return min(
         Limit(settings.max_request_mb * MIB, "SERVE_MAX_REQUEST_MB"),
         _one_models_bytes(settings),
@@ -33,13 +33,13 @@ def largest_body(settings: Settings) -> Limit:
 
 
 def waiting(settings: Settings) -> Bounds:
-    """Of requests that wait, and of bodies that are held."""
+    """The bounds of requests that wait, and of bodies that are held."""
     total = Limit(settings.max_waiting_total_mb * MIB, _BUDGET)
     return Bounds(held_bytes=_one_models_bytes(settings), total_held_bytes=total)
 
 
 def connections(settings: Settings, read_timeout_s: float) -> ConnectionLimits:
-    """Of callers' connections; their number follows from the descriptors there may be."""
+    """The bound of callers' connections, which follows from the descriptors there may be."""
     return ConnectionLimits(
         count_connections_allowed(),
         read_timeout_s,

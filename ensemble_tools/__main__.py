@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """Of one command: an option that it does not have is told beside those that it has."""
+    """The parser of a command: an option that it lacks is told beside those that it has."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """The options, and nothing that is none of them."""

@@ -74,7 +74,7 @@ def to_the_end(main: Callable[[], int]) -> int:
 
 
 def run_cancellable(work: Coroutine[Any, Any, T]) -> T:
-    """As asyncio.run; the first signal cancels the work, and is raised once the work has ended."""
+    """Run as asyncio.run does; the first signal cancels the work, and is raised at its end."""
     import asyncio
 
     received: list[int] = []
@@ -133,7 +133,7 @@ def ignore_signals() -> None:
 
 
 def reader_is_gone() -> int:
-    """Whoever reads our output has seen enough (`| head`): no traceback when Python flushes it.
+    """Drop the output, whose reader has seen enough (`| head`): Python's flush has no traceback.
 
     The exit code; to be called where BrokenPipeError is caught.
     """
@@ -161,7 +161,7 @@ def open_outputs() -> None:
 
 
 def hold() -> None:
-    """For the program that this one becomes, which says itself what is to be done (exec)."""
+    """Hold signals for the program that this one becomes, which says itself what to do (exec)."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _NUMBERS)
 
 

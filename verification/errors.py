@@ -23,7 +23,7 @@ class VerificationError(Exception):
 
 
 class RequestsUnusable(VerificationError):
-    """Where in the file, what was found, what was expected."""
+    """The file of requests cannot be used: where in it, what was found, what was expected."""
 
     def __init__(self, path: Path, where: str, found: str, expected: str) -> None:
         location = f"{path}: {where}" if where else f"{path}"

@@ -126,7 +126,7 @@ def _read_categories(forms: Forms, runtime: TritonRuntime) -> Categories:
 
 @contextlib.contextmanager
 def _make_directory() -> Iterator[Path]:
-    """For all that is written; gone at the end."""
+    """A directory for all that is written; gone at the end."""
     directory = Path(tempfile.mkdtemp(prefix="verify-")).resolve()
     try:
         yield directory
@@ -252,7 +252,7 @@ async def _compare_workflow(
 
 
 def _make_timed_request(outcomes: Sequence[Outcome]) -> Request | None:
-    """One that all answer: ordinary, and of TIMED_ROWS rows, if there is such a one."""
+    """A request that all answer: ordinary, and of TIMED_ROWS rows, if there is such a one."""
     answered = [outcome.request for outcome in outcomes if outcome.is_answered]
     return min(
         answered,

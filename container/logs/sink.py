@@ -1,4 +1,4 @@
-"""Where the log goes: a bounded queue, and the one thread that writes what is in it.
+"""The log's sink: a bounded queue, and the one thread that writes what is in it.
 
 Whoever logs never waits. A pipe whose reader has stopped takes 64 KB and then nothing, and a write
 to it would hold the event loop, and with it every request, for as long as that lasts. What does not

@@ -94,7 +94,7 @@ def _find_libraries(environment: Mapping[str, str], root: Path) -> Iterator[Comp
 
 
 def _read_version(folder: Path) -> str:
-    """That of the libcuda which programs would load from there; empty where there is none."""
+    """The version of the libcuda that programs would load from there; empty where there is none."""
     library = folder / _LIBRARY
     if not library.is_file():  # a link may lead nowhere
         return ""

@@ -74,7 +74,7 @@ def read_settings(environment: Mapping[str, str], hardware: Hardware = PLAIN) ->
 
 
 def read_alone(field: str, environment: Mapping[str, str]) -> Any:
-    """One setting before all are read, which may fail; an unfit one is its default."""
+    """Read a setting before all are read, which may fail; an unfit one is its default."""
     row = next(row for row in SETTINGS if row.field == field)
     mistakes: list[Mistake] = []
     value = _read(row, environment, mistakes)

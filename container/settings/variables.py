@@ -62,7 +62,7 @@ def variable(
 
 
 def variables_of(settings: type) -> tuple[Variable, ...]:
-    """All of a settings class, in the order of its fields."""
+    """The variables of a settings class, in the order of its fields."""
     types = get_type_hints(settings)
     rows = []
     for it in fields(settings):

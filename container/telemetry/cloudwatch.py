@@ -1,4 +1,4 @@
-"""All metrics, once a minute, into CloudWatch: what was counted since, gauges, histograms.
+"""Publishes all metrics to CloudWatch once a minute: counts since the last, gauges, histograms.
 
 They go to CloudWatch Logs as events in the Embedded Metric Format, from which CloudWatch makes
 metrics in the namespace (decision 32). Events wait in a bounded queue while it does not
@@ -221,7 +221,7 @@ class MetricsPublisher:
             return own, Difference([], self._triton.known)
 
     def _send(self) -> None:
-        """All that waits; where that fails, a few more tries."""
+        """Send all that waits; where that fails, try a few times more."""
         for pause_s in (*self._backoff_s, None):
             try:
                 self._send_calls()

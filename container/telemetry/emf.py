@@ -73,7 +73,7 @@ def _metrics(series: Series) -> Iterator[Metric]:
 
 
 def _statistics(pairs: list[tuple[float, int]]) -> dict[str, Any]:
-    """As AWS's own libraries write a histogram."""
+    """A histogram as AWS's own libraries write it."""
     values, counts = [value for value, _ in pairs], [count for _, count in pairs]
     return {
         "Values": values,
@@ -105,7 +105,7 @@ def _in_ascii(value: str) -> str:
 
 
 def _pack(metrics: Iterable[Metric]) -> Iterable[list[Metric]]:
-    """As few events as possible; a name stands in an event once."""
+    """Pack into as few events as possible; a name stands in an event once."""
     events: list[dict[str, Metric]] = []
     for metric in metrics:
         name = metric[0]

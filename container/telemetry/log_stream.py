@@ -1,4 +1,4 @@
-"""One stream of CloudWatch Logs. boto3 is imported when it is used first: it costs about 30 MB."""
+"""A stream of CloudWatch Logs. boto3 is imported when it is used first: it costs about 30 MB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that operators are told, joined: the metrics page, CloudWatch, traces, the access log."""
+"""Joins all that operators are told: the metrics page, CloudWatch, traces, the access log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LEARN_S = 0.25
 
 
 class Observability:
-    """One for a container.
+    """What operators are told: a container has one.
 
     models: what Python models are run with, as far as it is known. outside: what others count.
     traces: where spans are sent to, None for nowhere.

@@ -53,7 +53,7 @@ class Series:
 
 
 class MeterKey(NamedTuple):
-    """Of a series that a meter counts: which of its numbers."""
+    """The key of a series that a meter counts: which of its numbers."""
 
     meter: ModelMeter
     number: str
@@ -72,7 +72,7 @@ class MeterReading:
 
 
 def read_meter(meter: ModelMeter) -> MeterReading:
-    """Where invocations are counted, and nowhere else: it is no moment for another thread."""
+    """Read a meter where invocations are counted: it is no moment for another thread."""
     return MeterReading(
         meter,
         meter.target_model,
@@ -103,7 +103,7 @@ def read_meters(readings: Iterable[MeterReading], numbers: ModelNumbers) -> Iter
 
 
 def read_families(families: Iterable[Any]) -> Iterator[Series]:
-    """Those of prometheus_client's families, of a registry or of a page that it has read."""
+    """The series of prometheus_client's families, of a registry or of a page that it has read."""
     for family in families:
         if family.type == HISTOGRAM:
             yield from _read_histograms(family)
@@ -115,7 +115,7 @@ def read_families(families: Iterable[Any]) -> Iterator[Series]:
 
 
 def read_triton_page(page: str, target_of: Callable[[str], str]) -> Iterator[Series]:
-    """Those of tritonserver's page. target_of: the archive's name for a model's name."""
+    """The series of tritonserver's page. target_of: the archive's name for a model's name."""
     for part in _split_page(page):
         declared = _DECLARED.findall(part)
         for series in read_families(text_string_to_metric_families(part)):
@@ -145,7 +145,7 @@ def _split_page(page: str) -> Iterator[str]:
 
 
 def _is_counted(kind: str, sample: Any) -> bool:
-    """Of a summary its quantiles are not."""
+    """Whether it is counted; a summary's quantiles are not."""
     return kind == COUNTER or (kind == "summary" and sample.name.endswith(("_count", "_sum")))
 
 

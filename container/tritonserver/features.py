@@ -58,7 +58,7 @@ _IN_BACKEND: Mapping[str, bytes] = {OWN_REGIONS: rb"boost5uuids|GenerateUUID"}
 
 
 def find_features(executable: Path, but: Collection[str] = ()) -> frozenset[str]:
-    """Those of the above that this tritonserver has; but: those that nobody asks for."""
+    """The features that this tritonserver has; but: those that nobody asks for."""
     root = executable.parent.parent
     wheel, image = root.parent.parent / WHEEL_LIBRARIES, root / "lib"
     library = [*wheel.glob("libtritonserver*.so*"), *image.glob("libtritonserver*.so*")]

@@ -18,7 +18,7 @@ _LOOK_S = 10.0
 
 
 async def bury_orphans(look_s: float = _LOOK_S) -> None:
-    """For ever: ask for those that nobody has asked for since the look before."""
+    """Ask, for ever, for those that nobody has asked for since the look before."""
     known: frozenset[Descendant] = frozenset()
     while True:
         await asyncio.sleep(look_s)

@@ -81,7 +81,7 @@ class TritonOutput:
             self._start = StartOutput(has_added=has_added)
 
     def end_start(self) -> None:
-        """It has taken its arguments, and models may print."""
+        """tritonserver has taken its arguments, and models may print."""
         with self._reading:
             self._start = None
 

@@ -78,7 +78,7 @@ def _unexplained() -> int:
 
 
 class TritonProcess:
-    """One supervised tritonserver.
+    """A supervised tritonserver.
 
     `is_live` is asked until it says yes; what it raises counts as no. `on_restarted` is awaited
     after each start but the first, once it is live; it is cancelled when tritonserver dies under
@@ -173,7 +173,7 @@ class TritonProcess:
             await within(self._replaced.wait(), timeout_s)
 
     async def _live_once(self, first: bool) -> None:
-        """One life, from start to nothing left. Raises when there is to be no next one."""
+        """A life, from start to nothing left. Raises when there is to be no next one."""
         child = await self._start_when_possible(first)
         if child is None:
             return
@@ -220,7 +220,7 @@ class TritonProcess:
                 return None
 
     def _start(self) -> _Child:
-        """By the standard library, in a session of its own.
+        """Start it with the standard library, in a session of its own.
 
         Not by asyncio: uvloop's fork runs Python in the child before the program, and a lock or a
         set that another thread was changing (gRPC has threads) makes that child spin for ever

@@ -59,7 +59,7 @@ class Surroundings:
 
 
 class WarmInterpreters:
-    """One for a container; `folder` is made by `listen`."""
+    """The interpreters of a container; `folder` is made by `listen`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -104,7 +104,7 @@ def find_values(text: str) -> Iterator[Value]:
 
 
 def find_spans(text: str, name: str) -> Iterator[tuple[int, int]]:
-    """From where to where each field of that name at the top goes, whose values are messages.
+    """The spans of each field of that name at the top, whose values are messages.
 
     A `,` or `;` behind it belongs to it.
     """

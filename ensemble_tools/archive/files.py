@@ -112,7 +112,7 @@ def is_directory(path: Path) -> bool:
 
 
 def followed(path: str) -> str:
-    """Where a path ends, as the kernel follows its links: at most 40. Raises OSError.
+    """The end of a path, as the kernel follows its links: at most 40. Raises OSError.
 
     os.path.realpath follows any number, a call inside a call for each.
     """
@@ -131,7 +131,7 @@ def is_pointer(path: Path) -> bool:
 
 
 def size_of(path: Path) -> int | None:
-    """Of a regular file, in bytes; None for anything else. Raises as kind does."""
+    """The bytes of a regular file; None for anything else. Raises as kind does."""
     if not is_file(path):
         return None
     try:

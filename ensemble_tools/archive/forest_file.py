@@ -50,7 +50,7 @@ class Forest:
 
 
 def read_forest(path: Path) -> Forest | None:
-    """Of a file of XGBoost, LightGBM or treelite; None for any other. Raises as read_with does."""
+    """The forest of XGBoost, LightGBM or treelite, None for others. Raises as read_with does."""
     return read_with(path, partial(_read_forest, path.name))
 
 

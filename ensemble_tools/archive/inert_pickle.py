@@ -239,7 +239,7 @@ class _InertUnpickler(pickle._Unpickler):
 
     @property
     def where(self) -> str:
-        """Of which operator the last part was, for messages."""
+        """The operator of the last part, for messages."""
         return f" (in {self._budget.operator})" if self._budget.operator else ""
 
     def load(self) -> Any:

@@ -36,7 +36,7 @@ REQUIRED = object()
 
 
 class NotAWorkflow(Unpicklable):
-    """It is not what NVTabular writes; the message says what was found, and where."""
+    """NVTabular writes no such file; the message says what was found, and where."""
 
 
 def parse_json(data: bytes) -> Any:

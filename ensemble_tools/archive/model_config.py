@@ -130,13 +130,13 @@ class ModelConfig:
 
     @property
     def environment(self) -> str:
-        """Of a Python model its own packages, as the config names them; empty where it has none."""
+        """A Python model's own packages, as the config names them; empty where it has none."""
         parameters = self.message.parameters
         return str(parameters[ENVIRONMENT].string_value) if ENVIRONMENT in parameters else ""
 
     @property
     def environment_beside(self) -> str:
-        """Of an execution environment that lies beside the model's directory, the path from there.
+        """The path from the model's directory to an execution environment beside it.
 
         Empty where it has none, or one inside of the directory.
         """

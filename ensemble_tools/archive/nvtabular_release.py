@@ -229,7 +229,7 @@ def names_release(label: str) -> bool:
 
 
 def describe_recognition(label: str, *, pickled: bool = True) -> str:
-    """For people, of a workflow that is 23.08's: by what it was recognised.
+    """How a workflow of 23.08's was recognised, for people.
 
     pickled: whether it is a pickle. 23.08 writes no graph.json: its operators are what it shares.
     """

@@ -130,7 +130,7 @@ def _called(saved: SavedOperator, name: str) -> Inert:
 
 
 def _files(saved: SavedOperator, name: str) -> dict[Any, str]:
-    """Where the files lie that the operator was fitted into, by the columns that they are of."""
+    """The files that the operator was fitted into, by the columns that they are of."""
     files: dict[Any, str] = {}
     for record in saved.state.each(name, f"{name} at place"):
         key = record.names("key")

@@ -57,7 +57,7 @@ class ExtractionLimits:
     ratio_from_bytes: int = 64 * _MIB
 
     def most_bytes(self, packed: int) -> int:
-        """Of all files together, in an archive of so many bytes."""
+        """The most bytes of all files together, in an archive of so many bytes."""
         return min(self.total_bytes, max(self.ratio_from_bytes, int(self.ratio * packed)))
 
 
@@ -199,7 +199,7 @@ class _Tree:
         self._links: dict[Path, str] = {}
 
     def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        """One member, after the directories above it; raises PackedArchive, tarfile.FilterError."""
+        """Write a member and the directories above it; raises PackedArchive, FilterError."""
         filtered = tarfile.data_filter(member, str(self._into))
         parts = Path(filtered.name).parts
         if len(parts) > _MOST_DEPTH or ".." in parts:

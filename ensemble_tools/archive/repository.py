@@ -144,18 +144,18 @@ def _find_models_directory(path: Path) -> Path:
 
 
 def _find_tops(path: Path, inner: Sequence[Path]) -> Sequence[Path]:
-    """Where the models of one archive may lie. inner: the directories in it."""
+    """The directories that may hold the models of one archive. inner: the directories in it."""
     return (path, *inner) if len(inner) == 1 else (path,)
 
 
 def _find_top(path: Path, inner: Sequence[Path]) -> Path | None:
-    """Where the models lie in what is one archive."""
+    """The directory that holds the models of one archive."""
     tops = _find_tops(path, inner)
     return next((it for it in tops if is_model_directory(it) or model_directories(it)), None)
 
 
 def _find_bare(path: Path, inner: Sequence[Path]) -> Path | None:
-    """Where a model's file lies alone, in what is one archive."""
+    """The directory in which a model's file lies alone, in one archive."""
     return next((it for it in _find_tops(path, inner) if is_bare_model(it)), None)
 
 

@@ -16,7 +16,7 @@ PICKLE, GRAPH = "workflow.pkl", "graph.json"
 
 
 def find_workflow_file(directory: Path) -> Path:
-    """Where the workflow is, or would be; raises as kind does.
+    """The path of the workflow, there or not; raises as kind does.
 
     NVTabular that writes graph.json reads nothing else: a pickle beside it is of an earlier export
     into the same directory.

@@ -29,7 +29,7 @@ class Signature:
 
 
 def read_onnx(path: Path) -> Signature | None:
-    """Of an ONNX file, None where it does not say all of it; blocking. Raises as read_with does."""
+    """An ONNX file's tensors, None where one is unsaid; blocking. Raises as read_with does."""
     return read_with(path, partial(_read, _read_onnx))
 
 
@@ -41,7 +41,7 @@ def find_no_tensor(path: Path) -> str:
 
 
 def read_external_files(path: Path) -> frozenset[str]:
-    """Of an ONNX file the names of those that hold its weights, as it has them; as read_onnx.
+    """The names of the files with an ONNX file's weights, as it has them; as read_onnx.
 
     Empty for one without such, and for what cannot be read.
     """
@@ -49,7 +49,7 @@ def read_external_files(path: Path) -> frozenset[str]:
 
 
 def read_saved_model(path: Path) -> Signature | None:
-    """Of a SavedModel's saved_model.pb, as read_onnx."""
+    """The tensors of a SavedModel's saved_model.pb, as read_onnx."""
     return read_with(path, partial(_read, _read_saved_model))
 
 

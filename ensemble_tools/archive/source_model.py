@@ -101,12 +101,12 @@ class SourceModel:
         return "" if self.config is not None else next(names, "")
 
     def find_version_directory(self, version: int) -> Path:
-        """Where a version's files lie."""
+        """The directory of a version's files."""
         return self.directory if self.bare else self.directory / str(version)
 
     @property
     def config_path(self) -> Path:
-        """Where the config.pbtxt is, or would be."""
+        """The path of the config.pbtxt, there or not."""
         return self.directory / CONFIG_FILE
 
     @property

@@ -35,7 +35,7 @@ class Arguments:
 
 
 def read_arguments(path: Path) -> Arguments | None:
-    """Of a TorchScript file; None where it does not say so. Raises as read_with does."""
+    """A TorchScript file's arguments; None where it tells none. Raises as read_with does."""
     return read_with(path, _read_arguments) if measure_unpacked(path) else None
 
 

@@ -130,7 +130,7 @@ class _Walk:
             )
 
     def _resolve_inside(self, link: str) -> str:
-        """Where a link ends; raises EntryRefused for one that ends outside of the archive."""
+        """The end of a link; raises EntryRefused for one that ends outside of the archive."""
         target = _resolve(link)
         if target != self._root and not target.startswith(self._prefix):
             raise EntryRefused(
@@ -157,7 +157,7 @@ class _Walk:
 
 
 def _resolve(link: str) -> str:
-    """Where a link ends, or would end; one that leads in a circle ends at itself.
+    """The end of a link, there or not; one that leads in a circle ends at itself.
 
     So does one behind more links than the kernel follows (40): nobody can read it.
     """
@@ -172,7 +172,7 @@ def _resolve(link: str) -> str:
 
 
 def _resolve_broken(link: str) -> str:
-    """Where a link to nothing points: the directory that it names, followed if there is one."""
+    """The target of a link to nothing: the directory that it names, followed if there is one."""
     target = os.path.join(os.path.dirname(link), os.readlink(link))
     parent, name = os.path.split(target)
     try:

@@ -27,7 +27,7 @@ class NotReadable(Exception):
 
 @dataclass(frozen=True)
 class Span:
-    """Where in the file a field of bytes lies: a text or a message of its own."""
+    """The part of the file with a field of bytes: a text or a message of its own."""
 
     start: int
     stop: int

@@ -83,7 +83,7 @@ class _Unlabelled(Exception):
 
 
 def find_category_path(path: Any, out_path: Any, directory: Path) -> Path | None:
-    """Where Workflow.load of that directory reads an operator's file (nvtabular, _copy_storage).
+    """The path at which Workflow.load reads an operator's file (nvtabular, _copy_storage).
 
     path, out_path: as the operator has them. None for what lies neither in the directory nor beside
     it, such as a file that was not copied; and for what is no path.

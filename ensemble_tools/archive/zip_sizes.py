@@ -92,7 +92,7 @@ def _sum_entries(directory: bytes) -> int:
 
 
 def _read_wide_size(fields: bytes) -> int:
-    """Of an entry's extra fields the one that has its size where 32 bits do not suffice."""
+    """The size in an entry's extra fields, which have it where 32 bits do not suffice."""
     offset = 0
     while offset + 12 <= len(fields):
         kind, length = struct.unpack_from("<HH", fields, offset)

@@ -32,7 +32,7 @@ def add_path(parser: argparse.ArgumentParser, metavar: str = "path") -> None:
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:
-    """One or several; options.paths has them."""
+    """Add an option for one or several paths; options.paths has them."""
     parser.add_argument(
         "paths",
         type=_path,

@@ -218,7 +218,7 @@ def _check_outside(source: Path, destination: Path) -> None:
 
 
 def _write(model: PublishedModel, entry: str, source: Path, repository: Path) -> None:
-    """One model directory. Every link of the plan becomes the files that it stands for."""
+    """Write a model directory. Every link of the plan becomes the files that it stands for."""
     directory = repository / model.triton_name
     directory.mkdir()
     for name, target in model.links:

@@ -137,7 +137,7 @@ def replace_dims(spec: TensorSpec, dims: tuple[int, ...]) -> TensorSpec:
 
 
 def describe_producer(producer: FromRequest | FromCall | FromInline) -> str:
-    """Who that is, for people: the request, or the name of a model."""
+    """The producer for people: the request, or the name of a model."""
     return "the request" if isinstance(producer, FromRequest) else producer.key.partition("/")[0]
 
 

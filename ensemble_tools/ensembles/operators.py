@@ -83,7 +83,7 @@ class Program:
 
     @property
     def elsewhere(self) -> str:
-        """Where Merlin's own operator reads what may lie in the archive; empty for nowhere."""
+        """The path where Merlin's operator reads what the archive may hold, too; empty for none."""
         return str(self.settings["path"]) if self.kind == _LOOKUP else ""
 
     @property

@@ -101,7 +101,7 @@ def _sort(needs: Mapping[str, Set[str]], signals: Set[str]) -> list[str]:
 
 
 def _find_signals(parts: Parts, reads: Reads, called: Set[str]) -> dict[str, Tensor]:
-    """Of each step that may err, and can wait itself, a tensor that others can wait for."""
+    """For each step that may err, and can wait itself, a tensor that others can wait for."""
     candidates: dict[str, Sequence[Tensor]] = {
         key: [Tensor(FromCall(key), name) for name in parts.find_config(key).outputs]
         for key in parts.calls
@@ -133,7 +133,7 @@ def _may_wait(parts: Parts, key: str, called: Set[str]) -> bool:
 
 
 def _choose_signal(tensors: Sequence[Tensor], reads: Reads) -> Tensor | None:
-    """One number a row, so that its shape is sure: what else is declared, Triton never checked."""
+    """A tensor of one number a row, whose shape is sure: others Triton never checked."""
     for tensor in tensors:
         spec = reads.specs[tensor]
         if len(spec.dims) == 1 and spec.data_type != "TYPE_STRING":

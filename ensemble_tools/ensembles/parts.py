@@ -45,6 +45,6 @@ class Parts:
         return self._configs[key]
 
     def list_calls_up_to(self, level: int) -> tuple[Call, ...]:
-        """Those that have answered when a generated step of this level runs."""
+        """The calls that have answered when a generated step of this level runs."""
         depths = self.placement.depths
         return tuple(call for key, call in self.calls.items() if depths[key] <= level)

@@ -1,4 +1,4 @@
-"""Who gives a column, or puts out a tensor. No I/O."""
+"""Producers of columns and tensors. No I/O."""
 
 from __future__ import annotations
 

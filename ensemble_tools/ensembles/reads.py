@@ -143,7 +143,7 @@ def _find_front(parts: Parts, answer: Mapping[str, Tensor], read: Set[Tensor]) -
 
 
 def _find_specs(parts: Parts, sources: _Sources) -> Mapping[Tensor, TensorSpec]:
-    """Of the request, of what each call answers, and of what is made for each reader."""
+    """The tensors of the request, of each call's answer, and of what is made for each reader."""
     executor = parts.executor
     specs = {
         Tensor(REQUEST, name): find_whole_spec(executor, spec)

@@ -52,7 +52,7 @@ MATRIX = Column("input__0", None, False)
 
 @dataclass(frozen=True)
 class Source:
-    """Where a column's numbers come from, and its name there."""
+    """The producer of a column's numbers, and its name there."""
 
     producer: FromRequest | FromCall | FromInline
     column: str

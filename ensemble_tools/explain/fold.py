@@ -142,7 +142,7 @@ def _number(keys: Mapping[str, Hashable]) -> dict[str, int]:
 
 
 def _depths(side: Side, above: Mapping[str, set[str]]) -> dict[str, int]:
-    """Of each node, the longest way down to it; nodes come after those that feed them."""
+    """The longest way down to each node; nodes come after those that feed them."""
     depths: dict[str, int] = {}
     for node in side.nodes:
         depths[node.id] = max((depths[other] + 1 for other in above[node.id]), default=0)
@@ -171,7 +171,7 @@ def _find_rows(side: Side) -> _Groups:
 
 
 def _label(node: Node) -> str:
-    """Of a Merlin operator its class, of a Triton model its backend: names all differ."""
+    """A Merlin operator's class, a Triton model's backend: names all differ."""
     if node.folded > 1:
         return node.title.partition(" ")[2]
     if _is_operator(node):
@@ -221,7 +221,7 @@ def _merge_nodes(group: list[Node], in_a_row: bool) -> Node:
 
 
 def _common_workflow(group: list[Node]) -> Workflow | None:
-    """Of boxes that are all compiled, or all not, that; of others nothing."""
+    """The workflow of boxes that are all compiled, or all not; None for others."""
     if len({node.workflow.mark if node.workflow else "" for node in group}) > 1:
         return None
     reasons = {node.workflow.not_compiled for node in group if node.workflow}

@@ -62,7 +62,7 @@ class NoGraphviz(EnsembleToolsError):
 
 
 class GraphvizFailed(EnsembleToolsError):
-    """It is there and draws nothing."""
+    """Graphviz is there and draws nothing."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"Graphviz's `dot`: {message}; use --format text, json or mermaid")
@@ -108,7 +108,7 @@ def _as_escape(char: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """As HTML; Graphviz 2.43 takes no ] at the end of a word for one, and \\ for an escape."""
+    """As HTML: Graphviz 2.43 misreads a ] at the end of a word, and takes \\ for an escape."""
     return html.escape(text).replace("\\", "&#92;").replace("]", "&#93;") or " "
 
 

@@ -153,5 +153,5 @@ class Picture:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """Those that there are."""
+        """The sides that there are."""
         return tuple(side for side in (self.merlin, self.triton) if side is not None)

@@ -144,7 +144,7 @@ def _reasons_without_executor(
 
 
 def _compiled(triton: Side | None) -> Iterator[Reason]:
-    """One for all compiled workflows with the same operators."""
+    """A line for all compiled workflows with the same operators."""
     alike: dict[tuple[tuple[tuple[str, int], ...], bool], list[str]] = {}
     for node in triton.nodes if triton else ():
         if node.workflow is not None and not node.workflow.not_compiled:
@@ -174,7 +174,7 @@ def _not_compiled(plan: ServingPlan) -> Iterator[str]:
 
 
 def _generated_beside(side: Side, served: set[str]) -> tuple[str, ...]:
-    """Those that are generated steps, else such steps next to them; all where none is."""
+    """The generated steps among them, else those next to them; all where none is."""
     generated = {node.id for node in side.nodes if node.kind == "generated"}
     if own := served & generated:
         return tuple(node.id for node in side.nodes if node.id in own)

@@ -1,4 +1,4 @@
-"""Where in an archive things lie: model directories at the top, whichever layout they came in."""
+"""The layout of an archive: model directories at the top, whichever layout they came in."""
 
 from __future__ import annotations
 

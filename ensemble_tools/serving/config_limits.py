@@ -150,7 +150,7 @@ class _Demands:
         self.instances = self._count_instances()
 
     def check(self) -> None:
-        """All fields, in the order in which Triton's documentation has them."""
+        """Check all fields, in the order in which Triton's documentation has them."""
         self._check_names()
         self._check_tensors()
         self._check_instances()
@@ -198,7 +198,7 @@ class _Demands:
             )
 
     def _measure_file(self, folder: str, name: str) -> int:
-        """Of a file that the config names (config_files.py); 0 for none: Triton says so."""
+        """The bytes of a file that the config names (config_files.py); 0 for none: Triton tells."""
         return size_of(self._model.directory / folder / name) or 0
 
     # -- sizes
@@ -418,7 +418,7 @@ def _list_texts(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _measure_tensor(data_type: int, dims: Iterable[int]) -> int:
-    """Of one row; a dimension that is left open counts as one, as Triton takes no other."""
+    """The bytes of one row; an open dimension counts as one, as Triton takes no other."""
     size = _SIZES.get(name_data_type(data_type), _LARGEST_SIZE)
     for dim in dims:
         size *= dim if dim >= 0 else 1

@@ -242,7 +242,7 @@ def _are_wired(config: pb.ModelConfig, order: Iterable[Any], configs: _Configs) 
 
 
 def _agree(first: Any, other: Any) -> bool:
-    """Of one type; of as many dimensions, each of one length where both say it."""
+    """Whether they are of one type and rank, and of one length where both say it."""
     pairs = zip(first.dims, other.dims, strict=False)
     return (
         first.data_type == other.data_type

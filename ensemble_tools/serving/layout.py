@@ -62,7 +62,7 @@ def remove_layout(entry: Path) -> None:
 
 
 def _find_copied(link: str, root: str, top: Path, copy: Path) -> str:
-    """Where the link leads in the copy, seen from its own directory there."""
+    """The link's target in the copy, seen from its own directory there."""
     try:
         target = followed(link)
     except OSError:  # it leads nowhere

@@ -47,7 +47,7 @@ class NeededModule:
 
     @property
     def use(self) -> str:
-        """Who needs what of it, in words."""
+        """The operator that needs it, and what of it, in words."""
         operator, module, name = self.named.operator, self.named.module, self.named.qualname
         if name == operator:
             return f"the operator {quoted(operator)} is of the module {quoted(module)}"
@@ -69,7 +69,7 @@ def describe_needed_modules(plan: ServingPlan, repository: ModelRepository) -> I
 
 
 def find_needed(plan: ServingPlan, module: str) -> str:
-    """Who of the plan's models needs that module, in words; empty where none is known to.
+    """The models of the plan that need the module, in words; empty where none is known to.
 
     Blocking: for a load that failed, which says no more than the module's name.
     """

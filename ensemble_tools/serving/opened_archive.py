@@ -91,7 +91,7 @@ def plan_and_try(
 
 
 def _try_publishing(serving_plan: ServingPlan) -> None:
-    """Those of its models that have category files."""
+    """Try to publish those of its models that have category files."""
     models = tuple(model for model in serving_plan.models if model.compiled or model.categories)
     if models:
         with tempfile.TemporaryDirectory(prefix="compiled-") as directory:

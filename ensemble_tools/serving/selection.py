@@ -116,7 +116,7 @@ def gather_steps(
 def find_called_by_name(
     models: Iterable[SourceModel], calls: Mapping[str, Iterable[str]]
 ) -> tuple[str, ...]:
-    """Those of the models that others of them call, in their order, the last one left out.
+    """The models that others of them call, in their order, the last one left out.
 
     tritonserver does not load them with their callers. The last one is the entry model.
     """

@@ -130,7 +130,7 @@ def _advise_writing(model: SourceModel, rules: Rules) -> str:
 
 
 def _describe_untold(model: SourceModel) -> str:
-    """That no file tells the backend."""
+    """Says that no file tells the backend."""
     files = model.payload.get(model.served_version or max(model.versions, default=0), frozenset())
     return f"nothing that is there tells it (found {', '.join(sorted(files)[:10]) or 'no file'})"
 

@@ -70,7 +70,7 @@ class Unpickled:
 
 
 def find_unpickled(plan: ServingPlan, repository: ModelRepository) -> tuple[Unpickled, ...]:
-    """All of what is unpickled when the plan is served. Blocking; raises as names_in does."""
+    """The files that are unpickled when the plan is served. Blocking; raises as names_in does."""
     files = [each for model in plan.everything for each in _find_in_model(model, plan, repository)]
     return tuple(dict.fromkeys(files))
 
@@ -125,7 +125,7 @@ def _why_not_whole(model: PublishedModel) -> str | None:
 
 
 def _reader(model: PublishedModel) -> str:
-    """Who unpickles the workflow first."""
+    """The process that unpickles the workflow first."""
     alone = model.compiled is not None and model.compiled.program.interpreter == PANDAS
     return "the model's process" if alone else "NVTabular"
 
@@ -220,7 +220,7 @@ def _walk(top: Path) -> Iterator[Path]:
 
 
 def _is_pickle(path: Path) -> bool:
-    """By its name, compressed or not, by its beginning, or as torch.save writes one."""
+    """Whether its name, compressed or not, or its beginning is a pickle's, or torch.save's."""
     if any(suffix.lower() in _PICKLES for suffix in path.suffixes[-2:]):
         return True
     if read_with(path, _begins_as_pickle):

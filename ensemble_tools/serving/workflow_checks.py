@@ -67,6 +67,6 @@ def _check_label(model: SourceModel, workflow: WorkflowFiles) -> None:
 
 
 def _parse_release(version: str) -> tuple[int, ...]:
-    """Of a version the numbers of its release, such as (23, 6); none when it is no such version."""
+    """The numbers of a version's release, such as (23, 6); none when it is no such version."""
     match = re.match(r"([0-9]{1,6})(?:\.([0-9]{1,6})(?![0-9])|$)", version)
     return tuple(int(part) for part in match.groups() if part) if match else ()

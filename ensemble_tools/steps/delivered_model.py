@@ -68,7 +68,7 @@ class _Delivered:
         return self.names.get(name) or (name if name in self.names.values() else None)
 
     def describe(self, name):
-        """Of a stranger; no model is served under a name with a space in it."""
+        """The name of an unknown model, as told; none is served under a name with a space in it."""
         return (
             f"{self.read_name(name)[:80]!r} (not served with this model, which can call "
             f"{', '.join(map(repr, list(self.names)[:20]))}; its directory belongs in the archive, "

@@ -52,7 +52,7 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, arrays[name]) for name in names])
 
     def steps_for(self, names):
-        """Those that these tensors come of, as tritonserver runs no others."""
+        """The steps that these tensors come of, as tritonserver runs no others."""
         if names not in self.needed:
             tensors, steps = set(names), []
             for step in reversed(self.steps):

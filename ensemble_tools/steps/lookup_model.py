@@ -226,7 +226,7 @@ class Store:
         return features
 
     def look_up(self, ids):
-        """As find, of so few ids that they are one look-up."""
+        """Look up as find does, for so few ids that they are one look-up."""
         if time.monotonic() < self.rests_until:
             raise Unavailable(self.why)
         self.hanging = [asker for asker in self.hanging if asker.is_alive()]

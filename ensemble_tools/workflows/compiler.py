@@ -358,13 +358,13 @@ def _are_alike(frame: Frame, other: Frame) -> bool:
 
 
 def _find_sharing(columns: Iterable[ColumnType]) -> str:
-    """Who shares the lists of any of them."""
+    """The name of who shares the lists of any of them."""
     sharing = {column.shared_by for column in columns}
     return next((who for who in (REQUESTS, BESIDE) if who in sharing), "")
 
 
 def _last_path(graph: ExecutorGraph) -> NodePath:
-    """Of the node that puts out the answer, in a Subgraph where that is the last one."""
+    """The path of the node that puts out the answer, in a Subgraph where that is the last one."""
     last = graph.output_node
     inner = last.operator.subgraph if last.operator.class_name == _SUBGRAPH else None
     return (last.number, *(_last_path(inner) if inner else ()))

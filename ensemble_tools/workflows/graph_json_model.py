@@ -148,7 +148,7 @@ def read_operator(record, artifacts, beside, operator_class=None):
 
 
 def read_files(records, artifacts):
-    """Where the files lie that an operator was fitted into, by the columns that they are of."""
+    """The files that an operator was fitted into, by the columns that they are of."""
     return {
         tuple(record["key"]) if len(record["key"]) > 1 else record["key"][0]: os.path.normpath(
             artifacts / record["path"]

@@ -91,7 +91,7 @@ def nvtabular(module: str, *names: str) -> tuple[str, ...]:
 
 
 class Emitter:
-    """Where rules put steps and tables.
+    """The collector of the steps and tables that rules emit.
 
     may_leave_out: whether a column may be absent that the program cannot have. is_last: whether the
     operator at work makes the answer.
@@ -165,7 +165,7 @@ class Emitter:
         return self._may_leave_out
 
     def save(self) -> Emitted:
-        """All that was put here."""
+        """The steps, tables and numbers so far."""
         return tuple(self.steps), tuple(self.tables), self.registers, self._row_sets
 
     def restore(self, emitted: Emitted) -> None:
@@ -217,7 +217,7 @@ class Call:
     def scalars(
         self, names: Iterable[str], *kinds: Kind, with_gaps: bool = False
     ) -> list[ColumnType]:
-        """Those columns; refused where one has lists, or values of another kind.
+        """The named columns; refused where one has lists, or values of another kind.
 
         with_gaps: it is compiled for texts of which some are missing.
         """
@@ -226,7 +226,7 @@ class Call:
     def columns(
         self, names: Iterable[str], *kinds: Kind, with_gaps: bool = False
     ) -> list[ColumnType]:
-        """Those columns, with lists or without. with_gaps: texts and lists that may be missing."""
+        """The named columns, lists or not. with_gaps: texts and lists that may be missing."""
         return [self._check(name, kinds, None, with_gaps) for name in names]
 
     def items(
@@ -239,7 +239,7 @@ class Call:
         return [self._check(name, kinds, None, with_gaps, any_rows=True) for name in names]
 
     def lists(self, names: Iterable[str], *kinds: Kind) -> list[ColumnType]:
-        """Those columns; refused where one has no lists. A request is, if one is missing in it."""
+        """The named columns of lists; others are refused, and requests with a missing list."""
         return [self.without_gaps(self._check(name, kinds, True, True), name) for name in names]
 
     def without_gaps(self, column: ColumnType, name: str) -> ColumnType:
@@ -273,7 +273,7 @@ class Call:
         return columns, tuple(_MERGED_BY[column.kind] for column in columns)
 
     def category_file(self, path: Any) -> Path:
-        """Where Workflow.load reads it."""
+        """The path at which Workflow.load reads it."""
         category_path = find_category_path(path, self.parameter("out_path"), self.directory)
         if category_path is None:
             where = f" ({shown(path)})" if isinstance(path, str) else ""

@@ -123,7 +123,7 @@ def compare(
 
 
 def _judge_refusals(executor: Reply, served: Reply) -> Verdict:
-    """Of two replies that are not both answers."""
+    """Judge two replies that are not both answers."""
     if not all(reply.judged for reply in (executor, served) if isinstance(reply, Refusal)):
         return Verdict.UNDECIDED
     if isinstance(executor, Answer):

@@ -70,7 +70,7 @@ class Forms:
 
     @property
     def others(self) -> tuple[Form, ...]:
-        """Those that are compared with it, in the order in which they are loaded."""
+        """The forms that are compared with it, in the order in which they are loaded."""
         forms = []
         if self.served is not None:
             forms.append(Form(self.served.form.value, self.served, Names()))
@@ -94,7 +94,7 @@ class Forms:
 
     @property
     def configs(self) -> tuple[ModelConfig, ...]:
-        """Those of all models of the archive."""
+        """The configs of all models of the archive."""
         return tuple(model.config for model in self.repository.models.values() if model.config)
 
 

@@ -22,7 +22,7 @@ class Outcome:
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """One for each form that is compared."""
+        """The comparisons, one for each form that is compared."""
         return (self.comparison,) if self.compiled is None else (self.comparison, self.compiled)
 
     @property
@@ -48,7 +48,7 @@ class WorkflowReport:
 
 @dataclass(frozen=True)
 class Timing:
-    """Of one form, in seconds: the median and the 95th percentile of so many requests."""
+    """Seconds of one form: the median and the 95th percentile of so many requests."""
 
     requests: int
     p50: float

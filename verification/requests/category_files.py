@@ -38,7 +38,7 @@ print(json.dumps(categories))
 
 
 def find_category_files(repository: ModelRepository) -> tuple[Path, ...]:
-    """Of every model's served version, where its workflow has them."""
+    """The category files of every model's served version, where its workflow has them."""
     return tuple(
         path
         for model in repository.models.values()
@@ -48,7 +48,7 @@ def find_category_files(repository: ModelRepository) -> tuple[Path, ...]:
 
 
 def read_categories(files: tuple[Path, ...], interpreter: Path | None) -> Categories:
-    """Of each column; empty where nothing can be read. Blocking, under a second."""
+    """The categories of each column; empty where nothing can be read. Blocking, under a second."""
     if not files or interpreter is None:
         return {}
     command = [

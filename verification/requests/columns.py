@@ -93,7 +93,7 @@ def list_lengths(configs: Iterable[ModelConfig]) -> tuple[int, ...]:
 
 
 def count_values(column: InputColumn, rows: int, length: int) -> int:
-    """Of a request with so many rows, with lists of that length."""
+    """The values of a request with so many rows, with lists of that length."""
     if column.ragged:
         return rows * (length + 1)
     return (rows if column.rows is None else column.rows) * math.prod(column.sizes)

@@ -194,7 +194,7 @@ def make_generator(
     categories: Categories,
     seed: int = 0,
 ) -> Generator:
-    """For these columns, with the categories that are known, and lists that the configs take."""
+    """A generator for these columns, with known categories, and lists that the configs take."""
     known = tuple(
         replace(column, known=find_known_values(column, categories)) for column in columns
     )

@@ -37,7 +37,7 @@ def make_binary(request: Request) -> Body:
 
 
 def make_json(request: Request) -> Body:
-    """One line a tensor, for people."""
+    """The JSON body, one line a tensor, for people."""
     tensors = ",\n  ".join(
         json.dumps(
             {

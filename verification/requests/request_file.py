@@ -17,7 +17,7 @@ _A_REQUEST = (
 
 
 def read_requests(path: Path) -> tuple[Request, ...]:
-    """All requests of the file, in order; raises RequestsUnusable."""
+    """The requests of the file, in order; raises RequestsUnusable."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -76,7 +76,7 @@ def name_another_python(reason: str) -> str:
 
 
 async def ask(server: Server, plan: ServingPlan, request: Request, model: str = "") -> Reply:
-    """One request to the plan's entry model, or another one of it; raises Late, TritonLost."""
+    """Send a request to the plan's entry model, or another one of it; raises Late, TritonLost."""
     model = model or plan.entry
     head, content = encode(request.tensors)
     headers = [(HEAD_SIZE_HEADER, b"%d" % len(head))]

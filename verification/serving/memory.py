@@ -30,7 +30,7 @@ class Memory:
 
 
 def measure(serving: Path, triton_names: Collection[str], processes: Path = _PROCESSES) -> Memory:
-    """Of the stubs of these models, and of what runs a model for its stub.
+    """The memory of these models' stubs, and of what runs a model for its stub.
 
     Models of other backends are in tritonserver's own process.
     """

@@ -1,4 +1,4 @@
-"""One tritonserver for one verification, started as the container starts its own, and its end."""
+"""Starts one tritonserver for a verification, as the container starts its own, and ends it."""
 
 from __future__ import annotations
 

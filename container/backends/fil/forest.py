@@ -135,7 +135,7 @@ class Settings(Parameters):
         return self.required(key, default, float, "a number")
 
     def required(self, key, default, kind, expected):
-        """As read; None as default means that it must be there."""
+        """The setting; None as default means that it must be there."""
         value = self.read(key, default, kind, expected)
         if value is None:
             raise Refused(

@@ -105,7 +105,7 @@ class TritonPythonModel(stand_in.StandIn):
         return on_device(torch.from_numpy(array), self.device)
 
     def output(self, name, outputs):
-        """One declared output; its type must be the declared one, as libtorch demands."""
+        """A declared output; its type must be the declared one, as libtorch demands."""
         index = self.output_index[name]
         check_index(name, index, len(outputs))
         value, declared = outputs[index], self.output_types[name]
@@ -186,7 +186,7 @@ class Guard:
 
 
 def device_of(args):
-    """Where the instance runs; None lets the model's file decide (KIND_MODEL)."""
+    """The instance's device; None lets the model's file decide (KIND_MODEL)."""
     kind = kind_of(args)
     if kind == "MODEL":
         return None

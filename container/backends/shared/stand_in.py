@@ -111,12 +111,12 @@ def list_dims(tensor):
 
 
 def kind_of(args):
-    """Where the instance is to run: CPU, GPU or MODEL."""
+    """The kind of the instance's device: CPU, GPU or MODEL."""
     return args["model_instance_kind"].replace("KIND_", "")
 
 
 def first_line(failed, heading=""):
-    """Of an error, which in C++ libraries goes on with a stack trace, the line that says it."""
+    """The line that says the error; in C++ libraries a stack trace goes on behind it."""
     text = getattr(failed, "message", None) or str(failed)
     lines = [line.strip() for line in text.splitlines()]
     return next((line for line in lines if line not in ("", heading)), type(failed).__name__)

@@ -265,7 +265,7 @@ def library(model):
 
 
 def device_of(args):
-    """Where the instance runs: on the GPU that its session sees; None lets TensorFlow decide."""
+    """The instance's device: the GPU that its session sees; None lets TensorFlow decide."""
     return {"MODEL": None, "GPU": "/gpu:0"}.get(kind_of(args), "/cpu:0")
 
 

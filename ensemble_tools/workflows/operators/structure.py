@@ -9,7 +9,7 @@ from ensemble_tools.workflows.rules import Call, Rule, Unnamed, nvtabular
 
 
 def pass_on(call: Call) -> Frame:
-    """All that it is given."""
+    """The columns that it is given."""
     return dict(call.frame)
 
 

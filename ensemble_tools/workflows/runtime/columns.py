@@ -25,11 +25,11 @@ class LeftToNVTabular(RequestError):
 
 
 class TableChanged(LeftToNVTabular):
-    """It changed what later requests read, which NVTabular's have changed from then on."""
+    """An operator changed what later requests read, which NVTabular's have changed from then on."""
 
 
 class NoRowsMade(LeftToNVTabular):
-    """It made no rows: those after it would get the request's own, as they came."""
+    """An operator made no rows: those after it would get the request's own, as they came."""
 
 
 class RefusedByDesign(RequestError):

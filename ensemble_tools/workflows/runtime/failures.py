@@ -142,7 +142,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _locate(frames: Sequence[_Frame], function: Any) -> str:
-    """Where in the user's code; else which function of a library the operator called."""
+    """The line in the user's code; else the function of a library that the operator called."""
     yours = [each for each in frames if each.is_yours]
     if yours:
         return _show(yours[-1].code, yours[-1].line)

@@ -87,7 +87,7 @@ def group_keys(key: Column, order: Any, groups: Groups) -> Any:
 
 
 def aggregate(name: str, column: Column, groups: Groups) -> Column:
-    """One value, or one list, a group."""
+    """An aggregation's column: one value, or one list, a group."""
     ordered = take_rows(column, groups.order)
     if name in _OF_COLUMNS:
         return _OF_COLUMNS[name](ordered, groups)
@@ -187,7 +187,7 @@ def _std(values: Any, groups: Groups) -> Column:
 
 
 def _median(values: Any, groups: Groups) -> Column:
-    """Of float64, and answered in the values' own width."""
+    """The median in float64, answered in the values' own width."""
     wide = values.astype(np.float64)
     present = ~np.isnan(wide)
     group = np.repeat(np.arange(len(groups.starts)), groups.lengths)[present]

@@ -81,7 +81,7 @@ def siphash(texts: Any) -> Any:
 
 
 def _siphash_together(texts: Any, lengths: Any) -> Any:
-    """All texts at once, word by word."""
+    """Hash all texts at once, word by word."""
     lengths = lengths.astype(np.uint64)
     width = (texts.dtype.itemsize // 8 + 1) * 8  # the last word holds the length
     words = texts.astype(f"S{width}").view("<u8").reshape(len(texts), width // 8)
@@ -103,7 +103,7 @@ def _siphash_together(texts: Any, lengths: Any) -> Any:
 
 
 def _siphash_alone(text: bytes) -> Any:
-    """One text in Python's numbers: for thousands of words that is faster than numpy's."""
+    """Hash one text in Python's numbers: for thousands of words that is faster than numpy's."""
     state = [word ^ key for word, key in zip(_SIP, _KEY * 2, strict=True)]
     padded = text + bytes(7 - len(text) % 8) + bytes([len(text) % 256])
     for offset in range(0, len(padded), 8):

@@ -132,7 +132,7 @@ class TakeArray(Parameters):
         return Column(values, _offsets(rows))
 
     def _lists(self, series: Any) -> Column:
-        """As merlin-core flattens them (flatten_list_column_values)."""
+        """The lists, flattened as merlin-core does it (flatten_list_column_values)."""
         rows = series.values
         self._check(all(type(row) is list or _is_array(row) for row in rows))
         values = type(series)(list(chain(*rows))).values

@@ -46,7 +46,7 @@ class NumpysErrors:
         self._set = self._outside = np.geterr()
 
     def take(self) -> None:
-        """Those that are set now, by a function's module for instance."""
+        """Take the settings of now, which a function's module may have made."""
         self._set = np.geterr()
 
     def __enter__(self) -> None:

@@ -42,12 +42,12 @@ def is_package(module: str) -> bool:
 
 
 def imported_packages() -> list[str]:
-    """Those of which something has been imported."""
+    """The packages of which something has been imported."""
     return [name for name in PACKAGES if name in sys.modules]
 
 
 class _Lacking:
-    """In the place of an attribute that NVTabular's class has, and the one here does not."""
+    """Stands for an attribute that NVTabular's class has, and the one here does not."""
 
     def __init__(self, message: str) -> None:
         self._words = message
@@ -378,7 +378,7 @@ class Groupby(_Fitted):
             groups.drop(columns=[lists], inplace=True)
 
     def _cast(self, groups: Any) -> None:
-        """By the names of columns, whose separator is taken for a regular expression."""
+        """Cast by columns' names, whose separator is taken for a regular expression."""
         for name in groups.columns:
             if re.search(f"{self.name_sep}(count|nunique)$", name):
                 groups[name] = groups[name].astype(np.int32)
@@ -387,7 +387,7 @@ class Groupby(_Fitted):
 
 
 def _aggregations(given: Mapping[str, list[Any]], chosen: list[str]) -> dict[str, list[Any]]:
-    """By column; `__all__` is each that is chosen and is no key."""
+    """The aggregations by column; `__all__` is each that is chosen and is no key."""
     if "__all__" in given:
         return dict.fromkeys(chosen, given["__all__"])
     return {name: kinds for name, kinds in given.items() if name in chosen}

@@ -53,7 +53,7 @@ _FITTED = {*STAND_INS.values()} - {*BASES}
 
 
 class _Reading:
-    """One pickle. sealed: it has been read."""
+    """The reading of one pickle. sealed: it has been read."""
 
     sealed = False
 
@@ -246,7 +246,7 @@ class _Unpickler(pickle.Unpickler):
         return value
 
     def _import(self, import_module: Callable[[str], Any]) -> Callable[[str], Any]:
-        """In the place of a module of NVTabular's is a placeholder, too."""
+        """A module, or a placeholder for one of NVTabular's."""
 
         def checked(name: str) -> Any:
             return self._placeholder("", name) if is_package(name) else import_module(name)

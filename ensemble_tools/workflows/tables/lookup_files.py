@@ -19,7 +19,7 @@ _LARGEST = 2**62
 
 
 def save_array(path: Path, array: Any) -> None:
-    """As numpy.save does it, which tells of a full disk without its number, or not at all."""
+    """Save as numpy.save does, which tells of a full disk without its number, or not at all."""
     array = np.ascontiguousarray(array)
     header = np.lib.format.header_data_from_array_1_0(array)
     with path.open("wb") as file:

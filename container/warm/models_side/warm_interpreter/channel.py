@@ -166,7 +166,7 @@ def _packet(head, start, parts):
 
 
 def _first_array(head_length):
-    """Where the first array begins in a payload."""
+    """The offset of the first array in a payload."""
     end = _LENGTH.size + head_length
     return end + -end % _ALIGNED
 

@@ -212,5 +212,5 @@ def raise_again(failure):
 
 
 def die():
-    """As the model's process would have."""
+    """End as the model's process would have."""
     os.kill(os.getpid(), signal.SIGKILL)
