@@ -90,27 +90,36 @@ class ModelControl:
         self._address, self._access = address, access
         self._nobody_listens, self._connect = is_gone, connect
         self._grpc: triton_grpc.InferenceServerClient | None = None
+        self._is_closed = False
         #: As learn_version heard it; empty before.
         self.version = ""
 
     @property
     def _control(self) -> triton_grpc.InferenceServerClient:
         # A gRPC channel belongs to the event loop that it was made in.
+        if self._is_closed:  # a new channel would wait for a tritonserver that is being stopped
+            raise TritonUnavailable("the connection is closed")
         if self._grpc is None:
             self._grpc = self._connect(self._address)
         return self._grpc
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; nothing is asked any more."""
+        self._is_closed = True
         if self._grpc is not None:
             await self._grpc.close()
-            self._grpc = None
 
     async def learn_version(self) -> None:
         """Ask tritonserver for its version, once it answers; never raises."""
         if self.version:
             return
-        with suppress(InferenceServerException, grpc.aio.UsageError, asyncio.TimeoutError):
+        gone = (
+            InferenceServerException,
+            grpc.aio.UsageError,
+            asyncio.TimeoutError,
+            TritonUnavailable,
+        )
+        with suppress(*gone):
             call = self._control.get_server_metadata(
                 headers=self._access, client_timeout=_VERSION_S
             )
@@ -248,7 +257,10 @@ class ModelControl:
             )
         except InferenceServerException as error:
             return error.status() != _LATE or await self._nobody_listens()
-        except grpc.aio.UsageError:  # the connection is closed: we are stopping
+        except (
+            grpc.aio.UsageError,
+            TritonUnavailable,
+        ):  # the connection is closed: we are stopping
             return True
         return True
 

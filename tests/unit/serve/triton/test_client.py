@@ -381,6 +381,19 @@ async def test_control_that_is_closed_meanwhile() -> None:
         assert loading.cancelled() or isinstance(loading.exception(), ServeError)
 
 
+async def test_control_that_is_closed_before() -> None:
+    """Nobody waits for a new connection: whoever comes too late is told at once."""
+    async with control(None) as client:
+        await client.close()
+        for call in (client.control.request_load, client.control.request_unload):
+            with pytest.raises(TritonUnavailable, match="the connection is closed"):
+                await call(PLAN, Deadline(WAIT_S))
+        with pytest.raises(TritonUnavailable, match="the connection is closed"):
+            await client.control.states(PLAN)
+        await client.control.learn_version()
+        assert await client.control.answers_load("m", WAIT_S)
+
+
 async def test_nobody_is_there() -> None:
     """Health is no, control and inference say that it cannot be reached."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
