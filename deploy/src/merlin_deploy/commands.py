@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from ensemble_tools.shipping import printable
 from merlin_deploy.account import Account, open_account
-from merlin_deploy.archives.aliases import read_aliases, read_place
+from merlin_deploy.archives.aliases import read_aliases, read_store
 from merlin_deploy.archives.bucket import (
     Row,
     find_prunable,
@@ -134,15 +134,15 @@ def archives(options: argparse.Namespace) -> int:
     """List archives, or delete those that nobody needs."""
     config = read_config(options.config)
     account = open_account(config, say, dry_run=options.dry_run)
-    place = read_place(config.endpoint.archives)
+    store = read_store(config.endpoint.archives)
     urls = find_single_archives(account, config.endpoint.name)
-    served = frozenset(url.removeprefix(place.archives_url) for url in urls)
+    served = frozenset(url.removeprefix(store.archives_url) for url in urls)
     if options.prune:
-        gone = prune_archives(account, place, served, _choose_say(account), options.min_age)
+        gone = prune_archives(account, store, served, _choose_say(account), options.min_age)
         if not account.dry_run:
             say(f"{show_bytes(gone)} were deleted" if gone else "no archive was to go")
         return 0
-    rows = make_rows(read_aliases(account, place), find_stored(account, place), served)
+    rows = make_rows(read_aliases(account, store), find_stored(account, store), served)
     for line in _write_table(rows, datetime.now(timezone.utc), options.min_age):
         say(line)
     return 0

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from urllib3.exceptions import HTTPError
 
 from merlin_deploy.account import Account
-from merlin_deploy.archives.aliases import list_names, read_aliases, read_place, require_target
+from merlin_deploy.archives.aliases import list_names, read_aliases, read_store, require_target
 from merlin_deploy.config.sections import Config
 from merlin_deploy.errors import CallRefused, DeployError, Refused, Unreachable
 from merlin_deploy.refusals import FOREIGN, Rule, code_of, find_rule, one_line, refusal_of
@@ -214,8 +214,8 @@ def choose_target(
         return Target(name, None)
     if target_model is not None:
         return Target(name, target_model)
-    place = read_place(config.endpoint.archives)
-    aliases = read_aliases(account, place)
+    store = read_store(config.endpoint.archives)
+    aliases = read_aliases(account, store)
     if model is None and len(aliases.targets) == 1:
         model = next(iter(aliases.targets))
     if model is None:
@@ -223,7 +223,7 @@ def choose_target(
         if not aliases.targets:
             names = "none yet: `put ARCHIVE --as NAME` makes one"
         raise Refused(f"no archive is named; give --model NAME: {names}")
-    return Target(name, require_target(aliases, model, place))
+    return Target(name, require_target(aliases, model, store))
 
 
 def send(account: Account, target: Target, body: Body) -> Answer:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from merlin_deploy.archives.aliases import Place, read_place
+from merlin_deploy.archives.aliases import ArchiveStore, read_store
 from merlin_deploy.config.catalog import regions
 from merlin_deploy.config.sections import Config
 from merlin_deploy.desired import (
@@ -72,31 +72,31 @@ class Arns:
     location: Location
 
     @property
-    def place(self) -> Place:
+    def store(self) -> ArchiveStore:
         """Bucket and prefix of the archives."""
-        return read_place(self.config.endpoint.archives)
+        return read_store(self.config.endpoint.archives)
 
     @property
     def bucket(self) -> str:
         """The bucket of the archives."""
-        return f"arn:{self.location.partition}:s3:::{self.place.bucket}"
+        return f"arn:{self.location.partition}:s3:::{self.store.bucket}"
 
     @property
     def archives(self) -> str:
         """All archives, and nothing else."""
-        return f"{self.bucket}/{self.place.archives_prefix}*"
+        return f"{self.bucket}/{self.store.archives_prefix}*"
 
     @property
     def aliases(self) -> str:
         """The table of aliases."""
-        return f"{self.bucket}/{self.place.aliases_key}"
+        return f"{self.bucket}/{self.store.aliases_key}"
 
     @property
     def repository(self) -> str:
         """The image's repository, perhaps of another account."""
         image = self.config.endpoint.image
-        place = f"{image.region}:{image.account}"
-        return f"arn:{self.location.partition}:ecr:{place}:repository/{image.repository}"
+        owner = f"{image.region}:{image.account}"
+        return f"arn:{self.location.partition}:ecr:{owner}:repository/{image.repository}"
 
     @property
     def endpoint(self) -> list[str]:
@@ -185,7 +185,7 @@ def make_role_policy(config: Config, location: Location) -> Document:
 
 
 def _list_role_statements(config: Config, arns: Arns) -> Iterator[Statement]:
-    prefix = arns.place.archives_prefix
+    prefix = arns.store.archives_prefix
     yield allow("ReadArchives", "s3: GetObject", arns.archives)
     # SageMaker asks with and without the slash; archives-of-others matches neither.
     prefixes = {"StringLike": {"s3:prefix": [prefix.removesuffix("/"), f"{prefix}*"]}}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from merlin_deploy.archives.aliases import read_place
+from merlin_deploy.archives.aliases import read_store
 from merlin_deploy.config.sections import Config
 from merlin_deploy.desired import (
     ENDPOINT_TAG,
@@ -42,8 +42,8 @@ def render(config: Config, *, with_role: bool) -> dict[str, Any]:
 
     with_role: the template makes the execution role, too.
     """
-    place, single = read_place(config.endpoint.archives), config.endpoint.single_model
-    url = place.archives_url if single is None else _PARAMETER
+    store, single = read_store(config.endpoint.archives), config.endpoint.single_model
+    url = store.archives_url if single is None else _PARAMETER
     desired = make_desired(config, Facts(str(config.endpoint.image), url))
     return {
         "AWSTemplateFormatVersion": "2010-09-09",

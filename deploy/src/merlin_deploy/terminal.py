@@ -44,10 +44,10 @@ def _print(line: str, stream: TextIO) -> None:
 
 def show_bytes(count: int) -> str:
     """An amount in powers of 1000, as S3 and ECR are billed: 8.8 MB."""
-    amount, place = float(count), 0
-    while amount >= 1000 and place < len(_SIZES) - 1:
-        amount, place = amount / 1000, place + 1
-    return f"{_show_digits(amount)} {_SIZES[place]}"
+    amount, unit = float(count), 0
+    while amount >= 1000 and unit < len(_SIZES) - 1:
+        amount, unit = amount / 1000, unit + 1
+    return f"{_show_digits(amount)} {_SIZES[unit]}"
 
 
 def show_count(count: int) -> str:

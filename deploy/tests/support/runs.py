@@ -18,7 +18,7 @@ from typing import Any
 from deploy.tests.support.aws_faults import Fault, FaultyAws
 from deploy.tests.support.commands import RUN_TIMEOUT_S, environment, write_config
 from merlin_deploy.__main__ import as_program
-from merlin_deploy.archives.aliases import read_place
+from merlin_deploy.archives.aliases import read_store
 from merlin_deploy.command_line import read_command
 from merlin_deploy.config.reading import read_config
 from merlin_deploy.desired import Facts, make_desired
@@ -144,8 +144,8 @@ def left_of(plane: ControlPlane, name: str, configs: Sequence[Path]) -> str:
     labels = {name: "NAME"}
     for number, path in enumerate(dict.fromkeys(configs)):
         config = read_config(path)
-        place = read_place(config.endpoint.archives)
-        wanted = make_desired(config, Facts(str(config.endpoint.image), place.archives_url))
+        store = read_store(config.endpoint.archives)
+        wanted = make_desired(config, Facts(str(config.endpoint.image), store.archives_url))
         labels[digest_of(wanted.config_name)] = f"<config {number}>"
         labels[digest_of(wanted.model_name)] = f"<model {number}>"
     return pprint.pformat(_labelled(_found(plane, name), labels))

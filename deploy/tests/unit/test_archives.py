@@ -18,7 +18,7 @@ from merlin_deploy.account import Account
 from merlin_deploy.archives.aliases import (
     MOST_TARGETS,
     Aliases,
-    Place,
+    ArchiveStore,
     is_put,
     make_target_model,
     parse_aliases,
@@ -92,12 +92,14 @@ def test_names_are_told_as_far_as_there_is_room() -> None:
     """A table may have thousands."""
     aliases = Aliases({f"n{number:04}": ("t",) for number in range(1000)})
     with pytest.raises(Refused, match=r"there are: n0000, n0001, .*, n0019, and 980 more; `put"):
-        require_target(aliases, "c", Place("bucket", "shop/"))
+        require_target(aliases, "c", ArchiveStore("bucket", "shop/"))
 
 
 def test_a_name_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(Refused, match="there are: a, b; `put CONFIG"):
-        require_target(Aliases({"b": ("b/1",), "a": ("a/1",)}), "c", Place("bucket", "shop/"))
+        require_target(
+            Aliases({"b": ("b/1",), "a": ("a/1",)}), "c", ArchiveStore("bucket", "shop/")
+        )
 
 
 def test_places_of_put_are_known_from_others() -> None:
@@ -342,7 +344,7 @@ def test_parts_have_checksums_as_s3_wants_them(
     digest = hashlib.sha256(content).hexdigest()
     archive = PackedArchive(file, len(content), digest, "a/1.tar.gz", file, {})
     shares: list[float] = []
-    upload(account, Place("models", "shop/"), archive, lambda _, share: shares.append(share))
+    upload(account, ArchiveStore("models", "shop/"), archive, lambda _, share: shares.append(share))
     assert s3.completed
     assert s3.whole == content
     assert len(s3.checksums) == 2

@@ -53,8 +53,8 @@ _FIRST_S, _MOST_S, _GROWTH = 0.1, 2.0, 1.5
 
 
 @dataclass(frozen=True)
-class Place:
-    """A prefix in a bucket; it is empty, or ends with a slash."""
+class ArchiveStore:
+    """A bucket and a prefix in it, which is empty or ends with a slash."""
 
     bucket: str
     prefix: str
@@ -83,10 +83,10 @@ class Place:
         return f"{self.archives_url}{target_model}"
 
 
-def read_place(url: str) -> Place:
+def read_store(url: str) -> ArchiveStore:
     """url: s3://BUCKET/PREFIX/, as the reader of CONFIG.toml has checked it."""
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    return Place(bucket, prefix)
+    return ArchiveStore(bucket, prefix)
 
 
 def make_target_model(name: str, digest: str) -> str:
@@ -157,13 +157,13 @@ def write_aliases(aliases: Aliases) -> bytes:
     return json.dumps(table, sort_keys=True).encode()
 
 
-def require_target(aliases: Aliases, name: str, place: Place) -> str:
+def require_target(aliases: Aliases, name: str, store: ArchiveStore) -> str:
     """The archive that a name means. Raises Refused, which lists the names in the table."""
     target = aliases.find(name)
     if target is None:
         known = list_names(aliases)
         raise Refused(
-            f"there is no archive called {name} at s3://{place.bucket}/{place.prefix}; there are: "
+            f"there is no archive called {name} at s3://{store.bucket}/{store.prefix}; there are: "
             f"{known}; `put CONFIG.toml ARCHIVE --as {shlex.quote(name)}` makes it"
         )
     return target
@@ -197,15 +197,15 @@ def _is_target_model(text: object) -> bool:
     )
 
 
-def read_aliases(account: Account, place: Place) -> Aliases:
+def read_aliases(account: Account, store: ArchiveStore) -> Aliases:
     """The table as it is now; empty before the first `put`. Raises DeployError."""
-    return _read_table(account, place)[0]
+    return _read_table(account, store)[0]
 
 
-def _read_table(account: Account, place: Place) -> tuple[Aliases, str | None]:
+def _read_table(account: Account, store: ArchiveStore) -> tuple[Aliases, str | None]:
     """The table, and its object's ETag; None if there is none yet."""
-    key, url = place.aliases_key, f"s3://{place.bucket}/{place.aliases_key}"
-    reply = account.find_body("s3", "GetObject", _MOST_BYTES, Bucket=place.bucket, Key=key)
+    key, url = store.aliases_key, f"s3://{store.bucket}/{store.aliases_key}"
+    reply = account.find_body("s3", "GetObject", _MOST_BYTES, Bucket=store.bucket, Key=key)
     if reply is None:
         return Aliases(), None
     content, answer = reply
@@ -221,7 +221,7 @@ def _read_table(account: Account, place: Place) -> tuple[Aliases, str | None]:
 
 def change_table(
     account: Account,
-    place: Place,
+    store: ArchiveStore,
     change: Callable[[Aliases], Aliases],
     encryption: Mapping[str, str],
 ) -> None:
@@ -231,21 +231,21 @@ def change_table(
     """
     pause = _FIRST_S
     for _ in range(_TRIES):
-        aliases, etag = _read_table(account, place)
+        aliases, etag = _read_table(account, store)
         changed = change(aliases)
-        if changed == aliases or _write(account, place, changed, etag, encryption):
+        if changed == aliases or _write(account, store, changed, etag, encryption):
             return
         time.sleep(random.uniform(0, pause))
         pause = min(_MOST_S, pause * _GROWTH)
     raise Refused(
-        f"s3://{place.bucket}/{place.aliases_key} was changed by others {_TRIES} times meanwhile; "
+        f"s3://{store.bucket}/{store.aliases_key} was changed by others {_TRIES} times meanwhile; "
         "the same command tries it again"
     )
 
 
 def _write(
     account: Account,
-    place: Place,
+    store: ArchiveStore,
     aliases: Aliases,
     etag: str | None,
     encryption: Mapping[str, str],
@@ -256,8 +256,8 @@ def _write(
         account.change(
             "s3",
             "PutObject",
-            Bucket=place.bucket,
-            Key=place.aliases_key,
+            Bucket=store.bucket,
+            Key=store.aliases_key,
             Body=write_aliases(aliases),
             ContentType="application/json",
             **condition,

@@ -10,12 +10,12 @@ from enum import Enum
 from merlin_deploy.account import Account, require_members
 from merlin_deploy.archives.aliases import (
     Aliases,
-    Place,
+    ArchiveStore,
     change_table,
     is_put,
     make_encryption,
     read_aliases,
-    read_place,
+    read_store,
     require_target,
 )
 from merlin_deploy.config.sections import Config
@@ -35,16 +35,18 @@ class Stored:
     modified: datetime
 
 
-def find_stored(account: Account, place: Place, name: str | None = None) -> dict[str, Stored]:
+def find_stored(
+    account: Account, store: ArchiveStore, name: str | None = None
+) -> dict[str, Stored]:
     """Archives by TargetModel. name: of this name alone. A bucket's older versions are not seen.
 
     Raises DeployError; Refused if there is no bucket.
     """
-    prefix = place.archives_prefix
+    prefix = store.archives_prefix
     try:
         folder = prefix if name is None else f"{prefix}{name}/"
         objects = account.ask_all(
-            "s3", "ListObjectsV2", "Contents", Bucket=place.bucket, Prefix=folder
+            "s3", "ListObjectsV2", "Contents", Bucket=store.bucket, Prefix=folder
         )
         stored = {}
         for item in objects:
@@ -53,7 +55,7 @@ def find_stored(account: Account, place: Place, name: str | None = None) -> dict
             stored[target] = Stored(target, int(item.get("Size", 0)), item["LastModified"])
     except NotThere as error:
         raise Refused(
-            f"there is no bucket {place.bucket}; `aws s3 mb s3://{place.bucket} --region "
+            f"there is no bucket {store.bucket}; `aws s3 mb s3://{store.bucket} --region "
             f"{account.region}` makes it, or correct endpoint.archives"
         ) from error
     return stored
@@ -78,11 +80,13 @@ class Leftover:
     begun: datetime
 
 
-def find_leftovers(account: Account, place: Place, target_model: str = "") -> Iterator[Leftover]:
+def find_leftovers(
+    account: Account, store: ArchiveStore, target_model: str = ""
+) -> Iterator[Leftover]:
     """Unfinished uploads of one archive, or of all. Raises DeployError."""
-    key = place.archive_key(target_model)
+    key = store.archive_key(target_model)
     uploads = account.ask_all(
-        "s3", "ListMultipartUploads", "Uploads", Bucket=place.bucket, Prefix=key
+        "s3", "ListMultipartUploads", "Uploads", Bucket=store.bucket, Prefix=key
     )
     for item in uploads:
         require_members(item, "s3:ListMultipartUploads", "Key", "UploadId", "Initiated")
@@ -90,12 +94,12 @@ def find_leftovers(account: Account, place: Place, target_model: str = "") -> It
             yield Leftover(item["Key"], item["UploadId"], item["Initiated"])
 
 
-def remove_leftover(account: Account, place: Place, leftover: Leftover) -> None:
+def remove_leftover(account: Account, store: ArchiveStore, leftover: Leftover) -> None:
     """Abort the upload: S3 deletes its parts. Raises DeployError."""
     account.remove(
         "s3",
         "AbortMultipartUpload",
-        Bucket=place.bucket,
+        Bucket=store.bucket,
         Key=leftover.key,
         UploadId=leftover.upload_id,
     )
@@ -155,7 +159,7 @@ def find_prunable(rows: Collection[Row], now: datetime, least_age: timedelta) ->
 
 
 def prune_archives(
-    account: Account, place: Place, served: Collection[str], say: Say, least_age: timedelta
+    account: Account, store: ArchiveStore, served: Collection[str], say: Say, least_age: timedelta
 ) -> int:
     """Delete what find_prunable finds, and old unfinished uploads; how many bytes were deleted.
 
@@ -163,25 +167,25 @@ def prune_archives(
     """
     now, deleted = datetime.now(timezone.utc), 0
     # The list first: an archive that a `put` uploads between the two is not on it.
-    stored = find_stored(account, place)
-    rows = make_rows(read_aliases(account, place), stored, served)
+    stored = find_stored(account, store)
+    rows = make_rows(read_aliases(account, store), stored, served)
     for archive in find_prunable(rows, now, least_age):
-        if _is_unchanged(account, place, archive):
-            key = place.archive_key(archive.target_model)
-            account.change("s3", "DeleteObject", Bucket=place.bucket, Key=key)
+        if _is_unchanged(account, store, archive):
+            key = store.archive_key(archive.target_model)
+            account.change("s3", "DeleteObject", Bucket=store.bucket, Key=key)
             say(f"{archive.target_model}: deleted, {show_bytes(archive.size)}")
             deleted += archive.size
-    for leftover in find_leftovers(account, place):
+    for leftover in find_leftovers(account, store):
         if now - leftover.begun >= least_age:
-            remove_leftover(account, place, leftover)
+            remove_leftover(account, store, leftover)
             say(f"{leftover.key}: an upload that was cut off was removed")
     return deleted
 
 
-def _is_unchanged(account: Account, place: Place, archive: Stored) -> bool:
+def _is_unchanged(account: Account, store: ArchiveStore, archive: Stored) -> bool:
     """False if a `put` has sent the archive again since it was listed."""
-    key = place.archive_key(archive.target_model)
-    answer = account.find("s3", "HeadObject", Bucket=place.bucket, Key=key)
+    key = store.archive_key(archive.target_model)
+    answer = account.find("s3", "HeadObject", Bucket=store.bucket, Key=key)
     # HeadObject tells whole seconds.
     modified = archive.modified.replace(microsecond=0)
     return answer is not None and answer["LastModified"] == modified
@@ -192,15 +196,15 @@ def go_back(account: Account, config: Config, name: str) -> tuple[str, str]:
 
     A second call goes one step more. Raises DeployError; Refused if there is no former one.
     """
-    place = read_place(config.endpoint.archives)
-    aliases = read_aliases(account, place)
-    now, former = require_target(aliases, name, place), aliases.find_former(name)
+    store = read_store(config.endpoint.archives)
+    aliases = read_aliases(account, store)
+    now, former = require_target(aliases, name, store), aliases.find_former(name)
     if former is None:
         raise Refused(
             f"{name} has meant no other archive before {now}, as far as aliases.json goes back; "
             "put the content that it is to mean"
         )
-    if former not in find_stored(account, place, name):
+    if former not in find_stored(account, store, name):
         raise Refused(
             f"the archive {former}, which {name} meant before, is not there any more; put its "
             "content again"
@@ -210,5 +214,5 @@ def go_back(account: Account, config: Config, name: str) -> tuple[str, str]:
         # A write that is sent again because its answer was lost goes no step further.
         return table.with_former(name) if table.find(name) == now else table
 
-    change_table(account, place, step, make_encryption(config.encryption.archives_key))
+    change_table(account, store, step, make_encryption(config.encryption.archives_key))
     return now, former

@@ -33,12 +33,12 @@ from ensemble_tools.shipping import pack_archive
 from merlin_deploy.account import Account, require_members
 from merlin_deploy.archives.aliases import (
     Aliases,
-    Place,
+    ArchiveStore,
     change_table,
     make_encryption,
     make_target_model,
     read_aliases,
-    read_place,
+    read_store,
 )
 from merlin_deploy.archives.bucket import (
     Stored,
@@ -86,9 +86,9 @@ def hash_file(file: Path, what: str, tell: Tell) -> tuple[str, int]:
     return digest.hexdigest(), done
 
 
-def upload(account: Account, place: Place, archive: PackedArchive, tell: Tell) -> None:
+def upload(account: Account, store: ArchiveStore, archive: PackedArchive, tell: Tell) -> None:
     """Return once S3 has all of it; after an error S3 has nothing. Raises DeployError, OSError."""
-    named = {"Bucket": place.bucket, "Key": place.archive_key(archive.target_model)}
+    named = {"Bucket": store.bucket, "Key": store.archive_key(archive.target_model)}
     if account.dry_run:
         return
     with archive.file.open("rb") as source:
@@ -100,9 +100,9 @@ def upload(account: Account, place: Place, archive: PackedArchive, tell: Tell) -
         account.change("s3", "PutObject", **named, Body=body, **archive.encryption)
 
 
-def write_copy_line(place: Place, archive: PackedArchive, file: Path) -> str:
+def write_copy_line(store: ArchiveStore, archive: PackedArchive, file: Path) -> str:
     """The command line of the AWS CLI that does the same."""
-    url = place.archive_url(archive.target_model)
+    url = store.archive_url(archive.target_model)
     arguments = ["aws", "s3", "cp", str(file), url]
     if "SSEKMSKeyId" in archive.encryption:
         arguments += ["--sse", "aws:kms", "--sse-kms-key-id", archive.encryption["SSEKMSKeyId"]]
@@ -190,7 +190,7 @@ class Putter:
     """Uploads the archives of one `put`. stored, aliases: as they were at its beginning."""
 
     account: Account
-    place: Place
+    store: ArchiveStore
     encryption: Mapping[str, str]
     stored: Mapping[str, Stored]
     aliases: Aliases
@@ -244,23 +244,23 @@ class Putter:
             file = Path(f"{source.name}.tar.gz")
             arguments = ["pack", str(source.path), "-o", str(file)]
             self.account.show(f"python -m ensemble_tools {shlex.join(arguments)}")
-        self.account.show(write_copy_line(self.place, archive, file))
+        self.account.show(write_copy_line(self.store, archive, file))
 
     def _upload(self, archive: PackedArchive) -> None:
         try:
-            upload(self.account, self.place, archive, self.tell)
+            upload(self.account, self.store, archive, self.tell)
         except NotThere:
             # Another `put` of the same content ended first, and removed this upload as a leftover.
             name = archive.target_model.partition("/")[0]
-            stored = find_stored(self.account, self.place, name).get(archive.target_model)
+            stored = find_stored(self.account, self.store, name).get(archive.target_model)
             if stored is None or stored.size != archive.size:
                 raise
 
     def _remove_leftovers(self, target: str) -> None:
         """S3 has the archive now: nobody needs another upload of it."""
         try:
-            for leftover in find_leftovers(self.account, self.place, target):
-                remove_leftover(self.account, self.place, leftover)
+            for leftover in find_leftovers(self.account, self.store, target):
+                remove_leftover(self.account, self.store, leftover)
                 self.say(f"{target}: an upload that was cut off was removed")
         except MissingRight as error:
             self.say(f"{target}: uploads that were cut off stay: {error}")
@@ -276,14 +276,14 @@ def put_archives(
     check: bool = True,
 ) -> tuple[Put, ...]:
     """Put all sources, in their order. tell: told of each step's progress. Raises DeployError."""
-    place = read_place(config.endpoint.archives)
+    store = read_store(config.endpoint.archives)
     # Before any work: it tells of a missing bucket or right.
     stored: dict[str, Stored] = {}
     for source in sources:
-        stored |= find_stored(account, place, source.name)
-    aliases = read_aliases(account, place)
+        stored |= find_stored(account, store, source.name)
+    aliases = read_aliases(account, store)
     encryption = make_encryption(config.encryption.archives_key)
-    putter = Putter(account, place, encryption, stored, aliases, say, tell)
+    putter = Putter(account, store, encryption, stored, aliases, say, tell)
     done = []
     for source in check_all(sources, config, check=check, tell=lambda line: tell(line, 0.0)):
         for note in source.notes:
@@ -295,5 +295,5 @@ def put_archives(
             table = table.with_target(put.name, put.target_model)
         return table
 
-    change_table(account, place, name_all, encryption)
+    change_table(account, store, name_all, encryption)
     return tuple(done)

@@ -158,12 +158,12 @@ def _describe_syntax(error: Exception, content: str) -> tuple[int | None, str]:
     if not isinstance(error, tomllib.TOMLDecodeError):
         return None, "found a number of thousands of digits, which nobody can read"
     message = str(error)
-    if place := re.search(r" \(at line (\d+), column (\d+)\)$", message):
-        said = message[: place.start()]
-        return int(place[1]), f"it is no TOML (column {place[2]}): {said}"
-    if place := re.search(r" \(at end of document\)$", message):
+    if match := re.search(r" \(at line (\d+), column (\d+)\)$", message):
+        reason = message[: match.start()]
+        return int(match[1]), f"it is no TOML (column {match[2]}): {reason}"
+    if match := re.search(r" \(at end of document\)$", message):
         last = len(content.splitlines()) or 1
-        return last, f"it is no TOML (at its end): {message[: place.start()]}"
+        return last, f"it is no TOML (at its end): {message[: match.start()]}"
     return None, f"it is no TOML: {message}"
 
 

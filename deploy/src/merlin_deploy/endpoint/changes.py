@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from merlin_deploy.account import Account
-from merlin_deploy.archives.aliases import read_place
+from merlin_deploy.archives.aliases import read_store
 from merlin_deploy.config.sections import Config
 from merlin_deploy.desired import (
     HISTORY_TAG,
@@ -308,10 +308,10 @@ def take_down(job: Job) -> None:
 
 def list_what_stays(config: Config) -> tuple[str, ...]:
     """Resources that `up` did not make, each with its cost and the command that removes it."""
-    place, name = read_place(config.endpoint.archives), config.endpoint.name
+    store, name = read_store(config.endpoint.archives), config.endpoint.name
     return (
         "what stays, and costs until you remove it:",
-        f"  archives   aws s3 rm --recursive s3://{place.bucket}/{place.prefix}",
+        f"  archives   aws s3 rm --recursive s3://{store.bucket}/{store.prefix}",
         f"  image      {config.endpoint.image}, in ECR",
         f"  logs       aws logs delete-log-group --log-group-name {make_log_group(name)}",
         f"and for nothing: the role {config.endpoint.role}",

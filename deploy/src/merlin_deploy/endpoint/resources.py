@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from merlin_deploy.account import Account, Answer
-from merlin_deploy.archives.aliases import read_aliases, read_place, require_target
+from merlin_deploy.archives.aliases import read_aliases, read_store, require_target
 from merlin_deploy.config.catalog import EcrImage
 from merlin_deploy.config.sections import Config
 from merlin_deploy.desired import (
@@ -155,10 +155,10 @@ def _list_made(account: Account, endpoint_name: str, what: str) -> list[tuple[st
 
 def find_facts(account: Account, config: Config, say: Say) -> Facts:
     """Raises DeployError. say: told why an image has no digest."""
-    place, single = read_place(config.endpoint.archives), config.endpoint.single_model
-    url = place.archives_url
+    store, single = read_store(config.endpoint.archives), config.endpoint.single_model
+    url = store.archives_url
     if single is not None:
-        url = place.archive_url(require_target(read_aliases(account, place), single, place))
+        url = store.archive_url(require_target(read_aliases(account, store), single, store))
     return Facts(_resolve_image(account, config.endpoint.image, say), url)
 
 

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from merlin_deploy.account import Account
-from merlin_deploy.archives.aliases import Aliases, read_aliases, read_place
+from merlin_deploy.archives.aliases import Aliases, read_aliases, read_store
 from merlin_deploy.archives.bucket import Stored, find_stored
 from merlin_deploy.config.catalog import read_ecr_image
 from merlin_deploy.config.sections import Config, CostsSection
@@ -151,8 +151,8 @@ def _find_traffic(account: Account, name: str, span: Span) -> TrafficPart:
 
 
 def _find_archives(account: Account, config: Config) -> ArchivesPart:
-    place = read_place(config.endpoint.archives)
-    return make_archives(read_aliases(account, place), find_stored(account, place))
+    store = read_store(config.endpoint.archives)
+    return make_archives(read_aliases(account, store), find_stored(account, store))
 
 
 def _find_image_bytes(account: Account, image: str | None) -> int:
