@@ -72,13 +72,13 @@ def choose_addresses(settings: Settings, folder: Path) -> Addresses:
     """
     folder = folder.absolute()
     _check_length(folder)
-    asked = {"grpc": settings.grpc_port} if settings.allow_grpc else {}
+    fixed_ports = {"grpc": settings.grpc_port} if settings.allow_grpc else {}
     if settings.allow_metrics:
-        asked["metrics"] = settings.metrics_port
-    taken = {settings.bind_port, *filter(None, asked.values())}
-    missing = [kind for kind, port in asked.items() if port is None]
+        fixed_ports["metrics"] = settings.metrics_port
+    taken = {settings.bind_port, *filter(None, fixed_ports.values())}
+    missing = [kind for kind, port in fixed_ports.items() if port is None]
     free = dict(zip(missing, _find(settings.safe_port_range, taken, len(missing)), strict=True))
-    ports = {kind: port or free[kind] for kind, port in asked.items()}
+    ports = {kind: port or free[kind] for kind, port in fixed_ports.items()}
     shown = settings.metrics or settings.publish_metrics
     return Addresses(
         folder / "http",

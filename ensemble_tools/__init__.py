@@ -64,5 +64,5 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
-    found = globals()[name] = getattr(module, name)
-    return found
+    value = globals()[name] = getattr(module, name)
+    return value

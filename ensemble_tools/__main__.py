@@ -44,9 +44,9 @@ def as_program(name: str) -> int:
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m ensemble_tools") -> int:
     """Run one command; the exit code says how it went (exit_codes.py)."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    command_line = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _make_parser(program).parse_args(words)
+        options = _make_parser(program).parse_args(command_line)
         code = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:

@@ -58,7 +58,7 @@ def _read_graph(graph: Fields, workflow: Path, directory: Path, depth: int) -> I
     if depth > MAX_DEPTH:
         raise NotAWorkflow(f"it has more than {MAX_DEPTH} Subgraphs within each other")
     records: dict[int, Fields] = {}
-    for record in graph.each("nodes", "node at place"):
+    for record in graph.list_objects("nodes", "node at place"):
         number = record.field("id", int)
         if number in records:
             raise record.refuse("id", f"is {number}, as another node's is")
@@ -140,7 +140,7 @@ def _find_unknown(path: str, saved: SavedOperator) -> set[str]:
 
 def _schema(record: Fields, name: str) -> Inert:
     columns = {}
-    for fields in record.each(name, f"{name}, column"):
+    for fields in record.list_objects(name, f"{name}, column"):
         columns[fields.field("name", str)] = make(
             "merlin.schema.schema.ColumnSchema",
             dtype=_dtype(fields),
@@ -163,7 +163,7 @@ def _dtype(column: Fields) -> Inert | None:
                 min=bounds.field("min", int),
                 max=bounds.field("max", int, NONE),
             )
-            for bounds in fields.each("shape", "dimension")
+            for bounds in fields.list_objects("shape", "dimension")
         )
         shape = make("merlin.dtypes.shape.Shape", dims=tuple(dims))
     return make("merlin.dtypes.base.DType", name=name, shape=shape)

@@ -49,18 +49,20 @@ def find_instances(message: pb.ModelConfig, gpus: int, *, with_passive: bool = T
         if group.kind == _GROUP.KIND_GPU or (
             group.kind == _GROUP.KIND_AUTO and (gpus or group.gpus)
         ):
-            each = max(1, group.count)
+            group_count = max(1, group.count)
             devices = [*group.gpus] or [*range(gpus)]
-            count += each * max(1, len(devices))  # without any tritonserver refuses the model
+            count += group_count * max(
+                1, len(devices)
+            )  # without any tritonserver refuses the model
         elif group.kind == _GROUP.KIND_MODEL:
-            each = max(1, group.count)
+            group_count = max(1, group.count)
             devices = [*range(gpus)]
-            count += each
+            count += group_count
         else:
-            each, devices = 0, []
+            group_count, devices = 0, []
             count += group.count if group.count > 0 else 1 + (backend in _TWO_ON_CPU)
         for gpu in devices:
-            on_gpus[gpu] += each
+            on_gpus[gpu] += group_count
     return Instances(count, dict(on_gpus))
 
 

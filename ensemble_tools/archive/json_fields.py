@@ -93,7 +93,7 @@ class Fields:
         """A field that is an object itself."""
         return Fields(self.field(name, dict), f"{self.where}: {name}")
 
-    def each(self, name: str, what: str) -> Iterable[Fields]:
+    def list_objects(self, name: str, what: str) -> Iterable[Fields]:
         """A field that is a list of objects."""
         for number, value in enumerate(self.field(name, list)):
             yield Fields(value, f"{self.where}: {what} {number}")

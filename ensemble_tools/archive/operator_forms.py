@@ -132,7 +132,7 @@ def _called(saved: SavedOperator, name: str) -> Inert:
 def _files(saved: SavedOperator, name: str) -> dict[Any, str]:
     """The files that the operator was fitted into, by the columns that they are of."""
     files: dict[Any, str] = {}
-    for record in saved.state.each(name, f"{name} at place"):
+    for record in saved.state.list_objects(name, f"{name} at place"):
         key = record.names("key")
         if not key:
             raise record.refuse("key", "is empty")

@@ -73,7 +73,7 @@ def _measure(node: Any) -> int:
 
 
 def _measure_tensor(tensor: Any) -> int:
-    sizes = [int(each.size) for each in tensor.shape.dimensions[: _MAX_DIMENSIONS + 1]]
+    sizes = [int(dimension.size) for dimension in tensor.shape.dimensions[: _MAX_DIMENSIONS + 1]]
     if len(sizes) > _MAX_DIMENSIONS or any(size < 0 for size in sizes):
         return 0  # TensorFlow refuses it
     return math.prod(sizes) * _WIDTHS.get(int(tensor.type), 4)

@@ -185,7 +185,7 @@ class _InputPlanner:
                 tensors.update(zip(names, produced.tensors, strict=True))
             else:
                 conversions.append(conversion)
-        fed = {*tensors, *(spec.name for each in conversions for spec in each.writes)}
+        fed = {*tensors, *(spec.name for planned in conversions for spec in planned.writes)}
         specs_fed = tuple(spec for spec in specs if spec.name in fed)
         return InputPlan(reader, tensors, tuple(conversions), False, specs_fed)
 

@@ -153,8 +153,8 @@ def _list_reasons(parts: Parts) -> list[str]:
     for key, plan in parts.plans.items():
         who = "the answer" if key == ANSWER else parts.calls[key].model_name
         reasons += [
-            f"{who}, column {', '.join(map(repr, each.columns[:10]))}: {each.why}"
-            for each in plan.conversions
+            f"{who}, column {', '.join(map(repr, conversion.columns[:10]))}: {conversion.why}"
+            for conversion in plan.conversions
         ]
     reasons += [
         f"{call.model_name}: it takes one matrix in the place of {len(call.stacked)} columns"

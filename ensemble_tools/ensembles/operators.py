@@ -247,12 +247,12 @@ def _read_lookup(node: Node) -> Program | None:
     path, entity, view, column, prefix = map(str, texts)
     repository = PurePosixPath(path).name
     called = {name: _add_prefix(prefix, name) for name in (*plain, *lists)}
-    dtypes = {each.name: each.dtype or "" for each in node.output}
+    dtypes = {output_column.name: output_column.dtype or "" for output_column in node.output}
     types = {name: TRITON_TYPES.get(dtypes.get(name, ""), "") for name in called.values()}
     puts_out = [*([entity] if with_id else []), *(called[name] for name in (*plain, *lists))]
     if not all(types.values()) or not puts_out or len({*puts_out}) < len(puts_out):
         return None
-    ragged = {each.name for each in node.output if each.is_ragged}
+    ragged = {output_column.name for output_column in node.output if output_column.is_ragged}
     if _is_taken(repository) or not {called[name] for name in lists} <= ragged:
         return None
     return Program(

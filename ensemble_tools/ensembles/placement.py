@@ -192,7 +192,8 @@ def _choose_levels(
     def find_first(conversion: Conversion) -> int:
         producers = [tensor.producer for tensor in conversion.reads]
         return max(
-            (depths[each.key] for each in producers if isinstance(each, FromCall)), default=0
+            (depths[producer.key] for producer in producers if isinstance(producer, FromCall)),
+            default=0,
         )
 
     levels: dict[int, list[Conversion]] = {}

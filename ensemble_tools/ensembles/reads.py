@@ -107,7 +107,9 @@ def _find_sources(parts: Parts) -> _Sources:
 def _find_step_reads(parts: Parts, step: GeneratedStep) -> tuple[Tensor, ...]:
     """The tensors that conversions read; or, where Merlin's code runs, all there are by then."""
     if not step.readers:
-        return _drop_repeats(tensor for each in step.conversions for tensor in each.reads)
+        return _drop_repeats(
+            tensor for conversion in step.conversions for tensor in conversion.reads
+        )
     request = [Tensor(REQUEST, name) for name in parts.executor.inputs]
     answered = [
         Tensor(FromCall(call.key), name)
@@ -157,7 +159,10 @@ def _find_specs(parts: Parts, sources: _Sources) -> Mapping[Tensor, TensorSpec]:
     written = {
         (reader, spec.name): spec
         for reader, plan in parts.plans.items()
-        for spec in (*plan.specs, *(s for each in plan.conversions for s in each.writes))
+        for spec in (
+            *plan.specs,
+            *(s for conversion in plan.conversions for s in conversion.writes),
+        )
     }
     for read, tensor in sources.items():
         if isinstance(tensor.producer, FromStep):

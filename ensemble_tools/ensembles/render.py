@@ -216,7 +216,7 @@ class _Renderer:
         config.input.extend(map(self._make_input, self._list_inputs(step)))
         config.output.extend(map(self._make_output, self.reads.outputs[step.name]))
         if not step.readers:
-            rows = [self._render_conversion(step, each) for each in step.conversions]
+            rows = [self._render_conversion(step, conversion) for conversion in step.conversions]
             return GeneratedModel(step.name, config, convert_source(rows))
         for key, parameter in self.parts.executor.message.parameters.items():
             config.parameters[key].CopyFrom(parameter)  # such as the executor's Python environment
@@ -260,7 +260,9 @@ class _Renderer:
             spec = self.reads.specs[self.ordering.waits[key]]
             config.input.append(declare_input(spec, self._choose_after(key)))
         reads = {
-            column: [each for each in own.inputs if each in (column, *list_ragged_tensors(column))]
+            column: [
+                tensor for tensor in own.inputs if tensor in (column, *list_ragged_tensors(column))
+            ]
             for column in program.reads
         }
         call = self.parts.calls[key]
@@ -318,7 +320,11 @@ class _Renderer:
         return GeneratedModel(None, config, source)
 
     def _render_conversions(self, steps: Iterable[GeneratedStep]) -> list[ConversionRow]:
-        return [self._render_conversion(step, each) for step in steps for each in step.conversions]
+        return [
+            self._render_conversion(step, conversion)
+            for step in steps
+            for conversion in step.conversions
+        ]
 
     def _declare_outputs(self) -> list[pb.ModelOutput]:
         """The executor's outputs, with the shapes that they really have.

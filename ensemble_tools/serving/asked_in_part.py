@@ -40,9 +40,9 @@ def answer_parts(
     failing = {name for name in names - {entry} if fails_in_part(configs[name])}
     taken = {model.triton_name for model in models}
     return tuple(
-        each
+        part
         for model in models
-        for each in (_split(model, taken) if model.triton_name in failing else [model])
+        for part in (_split(model, taken) if model.triton_name in failing else [model])
     )
 
 

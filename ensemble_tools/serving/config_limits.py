@@ -229,8 +229,8 @@ class _Demands:
 
     def _count_instances(self) -> int:
         """Processes or threads: of all groups, for each version that is served."""
-        each = find_instances(self._message, self._limits.gpus).count
-        return each * max(1, self._count_served_versions())
+        version_count = find_instances(self._message, self._limits.gpus).count
+        return version_count * max(1, self._count_served_versions())
 
     def _count_served_versions(self) -> int:
         return count_served_versions(self._message, self._model.versions)

@@ -119,7 +119,7 @@ def measure_demand(plan: ServingPlan, gpus: int = 0) -> Demand:
                 instances.count * served,
                 largest,
                 {gpu: number * served for gpu, number in instances.on_gpus.items()},
-                sum(_sum_tables(each, budget) for each in (model, *model.steps)),
+                sum(_sum_tables(part, budget) for part in (model, *model.steps)),
             )
         )
     return Demand(digest.hexdigest(), tuple(models))

@@ -104,7 +104,9 @@ def join_steps(
     except _Apart as why:
         ensembles = any("ensemble_scheduling" in (it.config_text or "") for it in models)
         return models, (str(why),) if ensembles else ()
-    inner = Counter(each.model_name for config in configs.values() for each in _steps_of(config))
+    inner = Counter(
+        scheduled.model_name for config in configs.values() for scheduled in _steps_of(config)
+    )
     used = inner + Counter(called)
     joined: dict[str, PublishedModel] = {}
     not_joined = []
@@ -158,19 +160,20 @@ def _find_steps(
         counted = "one step" if count == 1 else f"{count} steps"
         raise _Apart(f"it has {counted}, and 2 to {_MOST_STEPS} are joined")
     steps, order = [], _order(config)
-    for each in order:
-        name = each.model_name
+    for scheduled in order:
+        name = scheduled.model_name
         if name not in models:
             raise _Apart("it names a step that is not there")
         step = _find_step(models[name], configs[name], predictors)
-        if str(each.model_version) not in ("-1", step.version):
+        if str(scheduled.model_version) not in ("-1", step.version):
             raise _Apart(
-                f"it asks for version {each.model_version} of the step {step.model.source_name}, "
+                f"it asks for version {scheduled.model_version} of the step "
+                f"{step.model.source_name}, "
                 f"which has version {step.version}"
             )
         if used[name] != 1:
             raise _Apart(f"the step {step.model.source_name} is used more than once")
-        if {*each.input_map} != {tensor.name for tensor in step.config.input}:
+        if {*scheduled.input_map} != {tensor.name for tensor in step.config.input}:
             raise _Apart(f"not every input of the step {step.model.source_name} is mapped")
         steps.append(step)
     if len(steps) == count:
@@ -189,14 +192,14 @@ def _check_predictors(steps: Iterable[_Step], order: Iterable[Any]) -> None:
         raise _Apart(f"its predictors are to be of one library, and are of {named}")
     behind: dict[str, set[str]] = {}
     last: str | None = None
-    for step, each in zip(steps, order, strict=True):
-        above = {name for tensor in each.input_map.values() for name in behind.get(tensor, ())}
+    for step, scheduled in zip(steps, order, strict=True):
+        above = {name for tensor in scheduled.input_map.values() for name in behind.get(tensor, ())}
         if step.library:
             if last is not None and last not in above:
                 raise _Apart("tritonserver runs its predictors side by side")
-            last = each.model_name
+            last = scheduled.model_name
             above.add(last)
-        behind.update(dict.fromkeys(each.output_map.values(), above))
+        behind.update(dict.fromkeys(scheduled.output_map.values(), above))
 
 
 def _check_functions(steps: Sequence[_Step]) -> None:
@@ -223,16 +226,16 @@ def _are_wired(config: pb.ModelConfig, order: Iterable[Any], configs: _Configs) 
     """Whether all ends of each tensor agree and each is used: tritonserver refuses others."""
     written = {tensor.name: tensor for tensor in config.input}
     read: set[str] = set()
-    for each in order:
-        step = configs[each.model_name]
+    for scheduled in order:
+        step = configs[scheduled.model_name]
         inputs = {tensor.name: tensor for tensor in step.input}
         outputs = {tensor.name: tensor for tensor in step.output}
-        if not {*each.output_map} <= outputs.keys():
+        if not {*scheduled.output_map} <= outputs.keys():
             return False
-        if not all(_agree(written[it], inputs[name]) for name, it in each.input_map.items()):
+        if not all(_agree(written[it], inputs[name]) for name, it in scheduled.input_map.items()):
             return False
-        read.update(each.input_map.values())
-        for name, it in each.output_map.items():
+        read.update(scheduled.input_map.values())
+        for name, it in scheduled.output_map.items():
             if it in written:
                 return False
             written[it] = outputs[name]
@@ -332,7 +335,7 @@ def _join(
     ensemble: PublishedModel, config: pb.ModelConfig, steps: Iterable[_Step]
 ) -> PublishedModel:
     """The model that runs them instead of the ensemble."""
-    maps = {each.model_name: each for each in _steps_of(config)}
+    maps = {scheduled.model_name: scheduled for scheduled in _steps_of(config)}
     steps = list(steps)
     rows = [_describe(step, maps[step.model.triton_name]) for step in steps]
     library = _choose_library(steps)
@@ -367,7 +370,7 @@ def _choose_library(steps: Sequence[_Step]) -> str:
     return _PANDAS_AND_TORCH if library else PANDAS
 
 
-def _describe(step: _Step, each: Any) -> StepRow:
+def _describe(step: _Step, scheduled: Any) -> StepRow:
     return {
         "name": step.model.source_name,
         "program": step.program,
@@ -375,8 +378,8 @@ def _describe(step: _Step, each: Any) -> StepRow:
         "version": step.version,
         "config": _as_triton_says(step.config, step.model.triton_name),
         "functions": step.runs_functions,
-        "reads": dict(sorted(each.input_map.items())),
-        "writes": dict(sorted(each.output_map.items())),
+        "reads": dict(sorted(scheduled.input_map.items())),
+        "writes": dict(sorted(scheduled.output_map.items())),
     }
 
 

@@ -146,7 +146,7 @@ def _gather(
         elif name in waiting:
             above = list(waiting)
             circle = above[above.index(name) :]
-            if all(models[each].is_ensemble for each in circle):
+            if all(models[member].is_ensemble for member in circle):
                 raise _refuse_circle(models[name], [*circle, name])
             # A call leads back: Triton can load these, and whether the calls end is theirs to know.
         elif name not in models:

@@ -190,7 +190,7 @@ class ServingPlan:
     @property
     def everything(self) -> tuple[PublishedModel, ...]:
         """The models, each after the steps that it runs itself."""
-        return tuple(each for model in self.models for each in (*model.steps, model))
+        return tuple(part for model in self.models for part in (*model.steps, model))
 
     @property
     def triton_names(self) -> tuple[str, ...]:

@@ -71,25 +71,31 @@ class Unpickled:
 
 def find_unpickled(plan: ServingPlan, repository: ModelRepository) -> tuple[Unpickled, ...]:
     """The files that are unpickled when the plan is served. Blocking; raises as names_in does."""
-    files = [each for model in plan.everything for each in _find_in_model(model, plan, repository)]
+    files = [
+        unpickled
+        for model in plan.everything
+        for unpickled in _find_in_model(model, plan, repository)
+    ]
     return tuple(dict.fromkeys(files))
 
 
 def check_unpickled(plan: ServingPlan, repository: ModelRepository) -> None:
     """Raise PicklesRefused for the first of what would be unpickled."""
-    for each in find_unpickled(plan, repository):
-        raise PicklesRefused(each.path, each.reader, each.why, each.remedy, PICKLES)
+    for unpickled in find_unpickled(plan, repository):
+        raise PicklesRefused(
+            unpickled.path, unpickled.reader, unpickled.why, unpickled.remedy, PICKLES
+        )
 
 
 def describe_unpickled(plan: ServingPlan, repository: ModelRepository) -> Iterator[str]:
     """Sentences for people, with paths in the archive."""
-    for each in find_unpickled(plan, repository):
-        path = each.path
+    for unpickled in find_unpickled(plan, repository):
+        path = unpickled.path
         if path.is_relative_to(repository.path):
             path = path.relative_to(repository.path)
         yield (
-            f"{shown(path)}: {each.reader} unpickles it, which runs what it says ({each.why}); "
-            f"{PICKLES}=off refuses that"
+            f"{shown(path)}: {unpickled.reader} unpickles it, which runs what it says "
+            f"({unpickled.why}); {PICKLES}=off refuses that"
         )
 
 

@@ -140,8 +140,8 @@ def check_length(lists):
     if lists is None:
         return
     size = lists.code_size + ID_BYTES
-    each = (lists.lists.at(number) for number in range(lists.nlist))
-    end = max((one.offset + one.size * size for one in each), default=0)
+    blocks = (lists.lists.at(number) for number in range(lists.nlist))
+    end = max((block.offset + block.size * size for block in blocks), default=0)
     length = os.path.getsize(lists.filename) if lists.filename else lists.totsize
     if end > length:
         raise RuntimeError(f"it has {length} bytes, and its lists end at byte {end}")

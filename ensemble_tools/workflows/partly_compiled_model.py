@@ -130,7 +130,7 @@ class Original:
 
     def describe(self, node):
         """The operator and the columns of a node of NVTabular's, as people know them."""
-        paths = [path for path, each in self._whole.nodes.items() if each is node]
+        paths = [path for path, other in self._whole.nodes.items() if other is node]
         kept = next((self._kept[path] for path in paths if path in self._kept), None)
         if kept is None:
             return type(node.op).__name__, self._whole.selection_of(node).names

@@ -88,7 +88,11 @@ def _read(manager: Any) -> dict[str, FrameColumn]:
         if len(columns) != len(numbers):
             raise _NotAFrame
         frame_columns.update(zip(numbers, columns, strict=True))
-    lengths = {each.column.rows for each in frame_columns.values() if not each.why_not}
+    lengths = {
+        frame_column.column.rows
+        for frame_column in frame_columns.values()
+        if not frame_column.why_not
+    }
     if sorted(frame_columns) != list(range(len(names))) or len(lengths) > 1:
         raise _NotAFrame
     return {name: frame_columns[number] for number, name in enumerate(names)}

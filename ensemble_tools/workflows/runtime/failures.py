@@ -115,8 +115,8 @@ def _frames(rest: TracebackType | None) -> Iterator[_Frame]:
 
 def _at_work(frames: Sequence[_Frame], columns: Sequence[str]) -> str | None:
     """The column that LambdaOp has just called its function with (merlin.dag.ops.udf.UDF)."""
-    for each in frames:
-        column = each.frame.f_locals.get("col") if each.package in _MERLINS else None
+    for frame in frames:
+        column = frame.frame.f_locals.get("col") if frame.package in _MERLINS else None
         if isinstance(column, str) and column in columns:
             return column
     return None
@@ -143,11 +143,11 @@ def describe_error(error: BaseException) -> str:
 
 def _locate(frames: Sequence[_Frame], function: Any) -> str:
     """The line in the user's code; else the function of a library that the operator called."""
-    yours = [each for each in frames if each.is_yours]
+    yours = [frame for frame in frames if frame.is_yours]
     if yours:
         return _show(yours[-1].code, yours[-1].line)
-    foreign = [each for each in frames if each.package not in _MERLINS]
-    installed = [each for each in foreign if each.package and each.package not in _LIBRARIES]
+    foreign = [frame for frame in frames if frame.package not in _MERLINS]
+    installed = [frame for frame in foreign if frame.package and frame.package not in _LIBRARIES]
     if installed:
         return _show(installed[0].code, installed[0].line)
     function = next(filter(None, map(_function, frames)), function)

@@ -73,15 +73,15 @@ class ColumnSelector:
 
     def __init__(self, names: Any = None, subgroups: Any = None, tags: Any = None) -> None:
         self._all = isinstance(names, str) and names == "*"
-        given = [] if names is None or self._all else names
+        nested_names = [] if names is None or self._all else names
         self._tags = [] if tags is None or self._all else tags
         self.subgroups = [] if subgroups is None or self._all else subgroups
-        if isinstance(given, str):
-            given = [given]
+        if isinstance(nested_names, str):
+            nested_names = [nested_names]
         if isinstance(self.subgroups, ColumnSelector):
             self.subgroups = [self.subgroups]
         self._names = []
-        for name in given:
+        for name in nested_names:
             if isinstance(name, str):
                 self._names.append(name)
             else:
@@ -414,14 +414,14 @@ class ListSlice(_Fitted):
 
     def transform(self, col_selector: Any, df: Any) -> Any:
         """A part of each list, in a new frame; arrays are not filled up."""
-        made = pd.DataFrame()
+        sliced = pd.DataFrame()
         for name in col_selector.names:
             rows = [row[self.start : self.end] for row in df[name]]
             if self.pad:
                 for row in rows:
                     self._fill_up(row)
-            made[name] = rows
-        return made
+            sliced[name] = rows
+        return sliced
 
     def _fill_up(self, row: Any) -> None:
         if len(row) < self.max_elements:

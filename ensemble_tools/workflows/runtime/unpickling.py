@@ -256,8 +256,8 @@ class _Unpickler(pickle.Unpickler):
     def _placeholder(self, module: str, name: str) -> type:
         if (module, name) not in self._placeholders:
             members = {"reading": self.reading, "__module__": module, "__qualname__": name}
-            made = _PlaceholderClass(name.rpartition(".")[2], (Placeholder,), members)
-            self._placeholders[module, name] = made
+            placeholder = _PlaceholderClass(name.rpartition(".")[2], (Placeholder,), members)
+            self._placeholders[module, name] = placeholder
         return self._placeholders[module, name]
 
 

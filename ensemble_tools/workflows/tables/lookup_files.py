@@ -102,10 +102,10 @@ class LookupFiles:
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
         unique, rank = _ranked(values[~missing])
         self._save(f"{part}.keys", unique)
-        nan = len(unique) if missing.any() else -1
-        ranks = np.full(len(values), nan, np.int64)
+        nan_number = len(unique) if missing.any() else -1
+        ranks = np.full(len(values), nan_number, np.int64)
         ranks[~missing] = rank
-        return {"kind": "number", "nan": nan}, ranks, len(unique) + (nan >= 0)
+        return {"kind": "number", "nan": nan_number}, ranks, len(unique) + (nan_number >= 0)
 
     def _write_texts(
         self, part: str, values: Any, source: str
