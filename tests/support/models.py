@@ -117,19 +117,6 @@ class TritonPythonModel(Each):
         return respond(request, values)
 """
 
-#: Kills tritonserver while it is loaded, if the file `armed` exists; else answers what it is given.
-BOOBY_TRAP = """
-class TritonPythonModel(Each):
-    def initialize(self, args):
-        super().initialize(args)
-        if os.path.exists(self.words["armed"]):
-            os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(60)
-
-    def answer(self, request, values):
-        return respond(request, values)
-"""
-
 #: Starts processes while it is loaded, in sessions of their own, and forks itself; notes their ids
 #: in the file `marker`, one a line.
 PARENT = """
@@ -419,11 +406,6 @@ def late(seconds: float, marker: Path) -> PythonModel:
 def held(go: Path, marker: Path) -> PythonModel:
     """Loads until the file `go` exists; the marker file exists once it has begun."""
     return PythonModel(LATE, parameters={"seconds": 0, "go": go, "marker": marker})
-
-
-def booby_trap(armed: Path) -> PythonModel:
-    """Kills tritonserver while it is loaded, if the file exists then."""
-    return PythonModel(BOOBY_TRAP, parameters={"armed": armed})
 
 
 def hungry(mib: int) -> PythonModel:

@@ -23,8 +23,8 @@ exec "{program}" "$@"
 """
 
 
-def slow_to_start_again(directory: Path, configured: str | None, slower_s: float = SLOWER_S) -> str:
-    """For SERVE_TRITON_SERVER: the wheel's tritonserver, whose later starts take slower_s more."""
+def slow_to_start_again(directory: Path, configured: str | None) -> str:
+    """For SERVE_TRITON_SERVER: the wheel's tritonserver, whose later starts take a second more."""
     program = find_tritonserver(Path(configured) if configured else None, {})
     root, packages = program.parents[1], directory / "slow"
     ours = packages / "pytriton/tritonserver"
@@ -36,6 +36,6 @@ def slow_to_start_again(directory: Path, configured: str | None, slower_s: float
     started = packages / "started"
     slow = ours / "bin/tritonserver"
     flags = " ".join(sorted(find_features(program) & {HTTP_RESTRICTED, GRPC_RESTRICTED}))
-    slow.write_text(_PROGRAM.format(started=started, slower=slower_s, program=program, flags=flags))
+    slow.write_text(_PROGRAM.format(started=started, slower=SLOWER_S, program=program, flags=flags))
     slow.chmod(0o755)
     return str(slow)

@@ -35,6 +35,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
+@pytest.mark.slow
 def test_a_container_that_stops_has_published_all(aws: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What was asked since the last publication, of models that have left, too."""
     asked = {"left": 3, "stays": 2}
@@ -64,6 +65,7 @@ def test_a_container_that_stops_has_published_all(aws: pytest.MonkeyPatch, tmp_p
     assert found.of("nv_inference_request_success", Endpoint="shop", **stays).sum == 5
 
 
+@pytest.mark.slow
 def test_a_cloudwatch_that_is_not_there_holds_nothing_up(
     aws: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_tritonserver_that_is_not_ready(
     assert [record.getMessage() for record in changes(caplog)] == [WELL]
 
 
+@pytest.mark.slow
 @MODES
 def test_no_model_comes_back(mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """503 in both modes; a model that is loaded shows that others can be served."""

@@ -40,6 +40,7 @@ def refusal(endpoint: ContainerOnFake, archive: Path) -> str:
     return complaint(answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("export", ["dense", "session"])
 def test_what_is_compiled_is_served_as_ever(
     export: str, careful: ContainerOnFake, tmp_path: Path

@@ -52,6 +52,7 @@ async def test_a_request_at_two_deaths(tmp_path: Path) -> None:
         assert on.events("infer") == ["infer"] * 3
 
 
+@pytest.mark.slow
 async def test_a_load_at_two_deaths(tmp_path: Path) -> None:
     """Lost with 503 twice, then refused; from another archive the same model may come."""
     deadly: Any = {"load": {"m": {"hang": True}}}
@@ -74,6 +75,7 @@ async def test_a_load_at_two_deaths(tmp_path: Path) -> None:
         assert b"echo" in await on.invoke("neighbour")
 
 
+@pytest.mark.slow
 async def test_a_reload_at_two_deaths(tmp_path: Path) -> None:
     """The model is given up and refused; its neighbour is back each time."""
     deadly: Any = {"load": {"m": {"hang": True}}}
