@@ -1,11 +1,11 @@
-"""The stored replays beside their plans, as docs/planning.md has them: tables of Markdown.
+"""The stored replays beside their plans, as docs/planning.md has those of IDLE: a table.
 
 IDLE: a machine that did nothing else, each setting replayed twice. BUSY: one that others used, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,10 @@ HEAD = ("replay", "hits, %", "evictions", "cold p50, s", "cold p99, s", "warm p5
 _SHOWN = len(HEAD) - 1
 
 
-def write_tables() -> Iterator[str]:
-    """The idle machine's, and the busy one's."""
-    yield _write_table(map(write_idle_row, IDLE))
-    yield _write_table(map(write_busy_row, BUSY))
+def write_table() -> str:
+    """The idle machine's, as the page has it."""
+    lines = (HEAD, ("---",) * len(HEAD), *map(write_idle_row, IDLE))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def write_idle_row(path: Path) -> tuple[str, ...]:
@@ -42,13 +42,6 @@ def write_idle_row(path: Path) -> tuple[str, ...]:
         f"{first.real:.3g}, {repeated.real:.3g} · {_show(own)}, {_show(elsewhere)}"
         for first, repeated, own, elsewhere in zip(one, second, one, other, strict=True)
     )
-    return (_name(path, report), *cells)
-
-
-def write_busy_row(path: Path) -> tuple[str, ...]:
-    """Each cell: the replay's figure, and the plan's."""
-    report = read_report(path)
-    cells = (f"{one.real:.3g} · {_show(one)}" for one in planned_beside(path))
     return (_name(path, report), *cells)
 
 
@@ -73,11 +66,6 @@ def _with_figures(report: StoredReport, figures: StoredReport) -> StoredReport:
     return parse_report(report.path, whole)
 
 
-def _write_table(rows: Iterable[tuple[str, ...]]) -> str:
-    lines = (HEAD, ("---",) * len(HEAD), *rows)
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def _name(path: Path, report: StoredReport) -> str:
     return f"{path.stem}: {', '.join(_say(report.whole['settings']))}"
 
@@ -100,4 +88,4 @@ def _say(settings: Any) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(write_tables()), end="")
+    print(write_table(), end="")
