@@ -42,8 +42,8 @@ class ArchiveUnavailable(SimulatorError):
     failed_step = "download"
 
     def __init__(self, bucket: str, key: str, reason: str) -> None:
-        place = f"(bucket: {bucket}, key: {key})"
-        super().__init__(f"Failed to {self.failed_step} model data {place}. {reason}")
+        location = f"(bucket: {bucket}, key: {key})"
+        super().__init__(f"Failed to {self.failed_step} model data {location}. {reason}")
 
 
 class ArchiveUnusable(ArchiveUnavailable):

@@ -79,8 +79,8 @@ class ModelDisk:
         PlatformFailed, and then nothing of it is left. The model is not on the disk before.
         """
         teller = _Teller(tell, target_model)
-        with self._arriving(model_name) as place:
-            archive, arrived = place / "archive", place / "arrived"
+        with self._arriving(model_name) as folder:
+            archive, arrived = folder / "archive", folder / "arrived"
             teller("download_started")
             with teller.failing("download_failed"), _disk_errors(self._root):
                 start = time.monotonic()
@@ -122,13 +122,13 @@ class ModelDisk:
 
     @contextmanager
     def _arriving(self, model_name: str) -> Iterator[Path]:
-        """A place for the work, removed in every outcome."""
+        """A folder for the work, removed in every outcome."""
         with _disk_errors(self._root):
-            place = Path(tempfile.mkdtemp(dir=self._root / _ARRIVING, prefix=f"{model_name}."))
+            folder = Path(tempfile.mkdtemp(dir=self._root / _ARRIVING, prefix=f"{model_name}."))
             try:
-                yield place
+                yield folder
             finally:
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ class Registry:
     Raises ServiceError where it does not answer as registries do.
     """
 
-    def __init__(self, place: str) -> None:
-        self._place = place
-        host = re.sub(r":\d+$", "", place).strip("[]")
+    def __init__(self, address: str) -> None:
+        self._address = address
+        host = re.sub(r":\d+$", "", address).strip("[]")
         self._schemes = ("http", "https") if _is_here(host) else ("https",)
 
     async def tags(self, repository: str) -> list[str] | None:
@@ -92,7 +92,7 @@ class Registry:
         async with aiohttp.ClientSession(timeout=timeout) as session:
             for scheme in self._schemes:
                 try:
-                    return await self._ask_by(session, f"{scheme}://{self._place}{path}")
+                    return await self._ask_by(session, f"{scheme}://{self._address}{path}")
                 except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
                     failures.append(f"{type(error).__name__}: {error}")
         raise self._silent(failures[0])
@@ -117,7 +117,7 @@ class Registry:
     def _silent(self, message: str) -> ServiceError:
         """Not as a status of 500, which clients ask again for a minute."""
         return ServiceError(
-            f"The registry at {self._place} (--registry), which has ECR's images here, does not "
+            f"The registry at {self._address} (--registry), which has ECR's images here, does not "
             f"answer as it should: {message}. Start it, or name another one.",
             "ServerException",
         )

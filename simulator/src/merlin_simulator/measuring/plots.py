@@ -162,11 +162,11 @@ def _draw_hidden(axes: Axes, series: Sequence[Series]) -> None:
     above: list[Any] = []
     for row in reversed(series):
         for x, y in zip(row.x, row.y, strict=True):
-            place = axes.transData.transform((x, y)) * 72 / axes.figure.dpi
-            if not all(map(math.isfinite, place)):
+            point = axes.transData.transform((x, y)) * 72 / axes.figure.dpi
+            if not all(map(math.isfinite, point)):
                 continue
-            hiding = sum(math.dist(place, other) < _NEAR for other in above)
-            above.append(place)
+            hiding = sum(math.dist(point, other) < _NEAR for other in above)
+            above.append(point)
             if hiding:
                 mark, size = "x" if row.crosses else "o", _MARK + _RING * hiding
                 axes.plot([x], [y], mark, color=_colour(row), markersize=size, fillstyle="none")
@@ -179,7 +179,7 @@ def draw_cumulative(frame: Frame, series: Sequence[Series]) -> str:
         axes.set_xscale("log")
         for row in series:
             ordered = _thinned(sorted(row.x))
-            shares = [(place + 1) / len(ordered) for place in range(len(ordered))]
+            shares = [(rank + 1) / len(ordered) for rank in range(len(ordered))]
             axes.plot(ordered, shares, drawstyle="steps-post", **_line(row))
         axes.set_ylim(0, 1.02)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1])

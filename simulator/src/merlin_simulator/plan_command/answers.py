@@ -251,8 +251,8 @@ def choose_best(answers: Sequence[Answer]) -> int | None:
     """The index of the cheapest that meets the goals; without prices, and of equal ones, that with
     the fewest hours of cores, then of memory, then of instances.
     """
-    good = [place for place, answer in enumerate(answers) if answer.good]
-    return min(good, key=lambda place: _size(answers[place]), default=None)
+    good = [index for index, answer in enumerate(answers) if answer.good]
+    return min(good, key=lambda index: _size(answers[index]), default=None)
 
 
 def find_equals(plan: Plan) -> list[Answer]:
@@ -322,17 +322,17 @@ def _in_time(outcome: Outcome, rules: Rules) -> tuple[Any, Any]:
 
 
 def _latency(values: Any, weights: Any) -> Latency:
-    places = [percent / 100 for percent in range(101)]
+    ranks = [percent / 100 for percent in range(101)]
     if not len(values) or not weights.sum():
         return Latency()
-    quantiles = weighted_percentiles(values, weights, places)
+    quantiles = weighted_percentiles(values, weights, ranks)
     return Latency(quantiles[50], quantiles[99], quantiles)
 
 
-def weighted_percentiles(values: Any, weights: Any, places: Sequence[float]) -> list[float]:
+def weighted_percentiles(values: Any, weights: Any, ranks: Sequence[float]) -> list[float]:
     """Of values, at least one, that stand for more or fewer requests each."""
     order = np.argsort(values)
     shares = np.cumsum(weights[order]) / weights.sum()
-    ranks = np.minimum(np.searchsorted(shares, places), len(order) - 1)
-    percentiles: list[float] = values[order[ranks]].tolist()
+    numbers = np.minimum(np.searchsorted(shares, ranks), len(order) - 1)
+    percentiles: list[float] = values[order[numbers]].tolist()
     return percentiles

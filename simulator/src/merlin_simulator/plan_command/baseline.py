@@ -123,7 +123,7 @@ def _failures(outcome: Outcome) -> list[dict[str, Any]]:
     kinds = (
         ("ModelNotReadyException", counts.not_ready, "its model took longer than callers wait"),
         ("ModelError", counts.no_memory, "the container had no memory for its model (507)"),
-        ("InternalFailure", counts.no_disk, "its archive found no place on the disk"),
+        ("InternalFailure", counts.no_disk, "the disk had no room for its archive"),
         ("ServiceUnavailable", counts.without_instance, "no instance was in service"),
     )
     return [

@@ -37,11 +37,11 @@ class UnusableFile(PlanError):
     def __init__(
         self, path: Path | str, subject: str, line: int | None = None, column: int | None = None
     ) -> None:
-        place = "".join(f":{number}" for number in (line, column) if number is not None)
+        position = "".join(f":{number}" for number in (line, column) if number is not None)
         shortened = str(path)
         if len(shortened) > _MOST_PATH:
             shortened = f"{shortened[: _MOST_PATH // 2]}…{shortened[-_MOST_PATH // 2 :]}"
-        super().__init__(f"{shortened}{place}: {subject}")
+        super().__init__(f"{shortened}{position}: {subject}")
 
 
 class Impossible(PlanError):
@@ -133,19 +133,19 @@ def _rows(path: Path, names: Sequence[str], file: Iterable[str]) -> Iterator[Row
                 f"{', '.join(names)}",
                 1,
             )
-        places = [head.index(name) for name in names]
+        indices = [head.index(name) for name in names]
         for cells in reader:
             if not cells:
                 continue
-            if len(cells) <= max(places):
+            if len(cells) <= max(indices):
                 raise UnusableFile(
                     path,
                     f"found {len(cells)} columns, expected {len(head)}",
                     reader.line_num,
                     len(",".join(cells)) + 1,
                 )
-            starts = [1 + sum(len(cell) + 1 for cell in cells[:place]) for place in places]
-            yield Row(reader.line_num, [cells[place].strip() for place in places], starts)
+            starts = [1 + sum(len(cell) + 1 for cell in cells[:position]) for position in indices]
+            yield Row(reader.line_num, [cells[position].strip() for position in indices], starts)
     except csv.Error as error:
         raise UnusableFile(path, f"found no CSV ({error})", reader.line_num) from error
 

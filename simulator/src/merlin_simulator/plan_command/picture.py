@@ -22,10 +22,10 @@ def draw_trade_off(plan: Plan) -> str:
     paid = all(answer.cost is not None for answer in plan.answers)
     across = "cost of the whole time" if paid else "instances on average"
 
-    def place(answer: Answer) -> float:
+    def measure(answer: Answer) -> float:
         return answer.cost if paid and answer.cost is not None else find_mean(plan, answer)
 
-    shown = list(_series(plan, place))
+    shown = list(_series(plan, measure))
     values = [y for series in shown for y in series.y if y > 0] + [level.y for level in levels]
     wide = bool(values) and max(values) > _WIDE * min(values)
     title, subject = f"{across.capitalize()} against p99 of all requests", "p99 of all requests"
@@ -33,14 +33,14 @@ def draw_trade_off(plan: Plan) -> str:
     return plots.draw_points(frame, shown, levels, scale="log" if wide else "linear")
 
 
-def _series(plan: Plan, place: Callable[[Answer], float]) -> Iterator[Series]:
+def _series(plan: Plan, measure: Callable[[Answer], float]) -> Iterator[Series]:
     """Of each type those that are good, then those that are not; one of both is in the legend."""
     types = list(dict.fromkeys(answer.candidate.instance_type for answer in plan.answers))
     for number, name in enumerate(types):
         label = name.removeprefix("ml.")
         for good in (True, False):
             points = [
-                (place(answer), p99, answer.candidate.label.partition(" ")[0])
+                (measure(answer), p99, answer.candidate.label.partition(" ")[0])
                 for answer in plan.answers
                 if answer.candidate.instance_type == name and answer.good is good
                 if (p99 := answer.latency.p99) is not None

@@ -145,7 +145,7 @@ class PlanFile:
         self._path = path
         self._mistakes: list[tuple[Position | None, str]] = []
         text = read_text(path, "expected a PLAN.toml", MOST_PLAN_BYTES)
-        self._document, self._places = _parse(path, text), _find_places(text)
+        self._document, self._positions = _parse(path, text), _find_positions(text)
         known = [*_TABLES, *_TOP]
         for name in self._document:
             if name not in known:
@@ -182,10 +182,10 @@ class PlanFile:
         if demand.trace and demand.cloudwatch:
             keys = ("demand", "cloudwatch")
             self._refuse(keys, "found beside trace, expected one of the two")
-        for place, burst in enumerate(demand.bursts):
+        for index, burst in enumerate(demand.bursts):
             if burst.at_hour >= demand.hours:
                 self._refuse(
-                    ("demand", "bursts", place, "at_hour"),
+                    ("demand", "bursts", index, "at_hour"),
                     f"found a burst after the end, which is at {demand.hours:g} hours",
                 )
 
@@ -200,10 +200,10 @@ class PlanFile:
         tables = self._document.get("archives")
         if not tables:
             self._refuse((), "found no [[archives]], expected one or more")
-        for place, table in enumerate(tables if isinstance(tables, list) else ()):
+        for index, table in enumerate(tables if isinstance(tables, list) else ()):
             for key, expected in _NEEDED.items():
                 if isinstance(table, dict) and not {"report", *_FORMER_SOURCES, key} & table.keys():
-                    self._refuse(("archives", place), f"found no {key}, expected {expected}")
+                    self._refuse(("archives", index), f"found no {key}, expected {expected}")
 
     def find_types(
         self, instances: InstancesTable, own_types: Mapping[int, InstanceType]
@@ -227,9 +227,9 @@ class PlanFile:
         """And the memory that a container uses beside its models, where a report tells it."""
         kinds: list[ArchiveKind] = []
         base_memory = 0
-        for place, archive in archives.items():
+        for index, archive in archives.items():
             by_hand, source = archive.by_hand, ArchiveKind.source
-            figures = [ArchiveFigures(f"kind-{place}", **by_hand)] if archive.report is None else []
+            figures = [ArchiveFigures(f"kind-{index}", **by_hand)] if archive.report is None else []
             if archive.report is not None:
                 report = read_report(archive.report)
                 figures = [replace(seen, **by_hand) for seen in make_figures(report)]
@@ -237,7 +237,7 @@ class PlanFile:
                 source = "; ".join([report.source, *_say_by_hand(by_hand)])
             if not all(any(kind.service_s) for kind in figures):
                 subject = f"found no service_s, expected {_NEEDED['service_s']}"
-                self._refuse(("archives", place), subject)
+                self._refuse(("archives", index), subject)
             kinds += [ArchiveKind(kind, archive.match, source) for kind in figures]
         return kinds, base_memory
 
@@ -259,12 +259,14 @@ class PlanFile:
             return None
 
     def _refuse(self, keys: Keys, subject: str) -> None:
-        """Note a mistake at the place of the innermost key that has one."""
+        """Note a mistake at the position of the innermost key that has one."""
         ends = range(len(keys), 0, -1)
-        place = next((self._places[keys[:n]] for n in ends if keys[:n] in self._places), None)
+        position = next(
+            (self._positions[keys[:n]] for n in ends if keys[:n] in self._positions), None
+        )
         name = _name(keys)
         name = f"[{name}]" if name in _CLASSES else name
-        self._mistakes.append((place, f"{name}: {subject}" if name else subject))
+        self._mistakes.append((position, f"{name}: {subject}" if name else subject))
 
 
 def _name(keys: Keys) -> str:
@@ -300,9 +302,9 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         return document
     except tomllib.TOMLDecodeError as error:
         where = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
-        place = (int(where[1]), int(where[2])) if where else (None, None)
+        position = (int(where[1]), int(where[2])) if where else (None, None)
         message = str(error)[: where.start()] if where else str(error)
-        raise UnusableFile(path, f"it is no TOML: {message}", *place) from error
+        raise UnusableFile(path, f"it is no TOML: {message}", *position) from error
     except RecursionError as error:
         subject = "found values inside of values, too deep to be read, expected two levels"
         raise UnusableFile(path, subject) from error
@@ -310,19 +312,19 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         raise UnusableFile(path, "found a number of thousands of digits") from error
 
 
-def _find_places(text: str) -> dict[Keys, Position]:
+def _find_positions(text: str) -> dict[Keys, Position]:
     """Where each table begins, and each of its keys stands."""
-    places: dict[Keys, Position] = {}
+    positions: dict[Keys, Position] = {}
     table: Keys = ()
     counts = Counter[Keys]()
     for number, line in enumerate(text.split("\n"), 1):
         if header := _HEADER.match(line):
             table = tuple(header[2].split("."))
-            places.setdefault(table, (number, header.start(1) + 1))
+            positions.setdefault(table, (number, header.start(1) + 1))
             if header[1] == "[[":
                 counts[table] += 1
                 table = (*table, counts[table] - 1)
-                places[table] = (number, header.start(1) + 1)
+                positions[table] = (number, header.start(1) + 1)
         elif key := _KEY.match(line):
-            places.setdefault((*table, *key[2].split(".")), (number, len(key[1]) + 1))
-    return places
+            positions.setdefault((*table, *key[2].split(".")), (number, len(key[1]) + 1))
+    return positions

@@ -118,7 +118,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = [row[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)]

@@ -32,18 +32,18 @@ TROUBLE = (
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """Of ascending values, between neighbours in proportion, as numpy's default does."""
-    place = (len(ordered) - 1) * percent / 100
-    below = math.floor(place)
+    rank = (len(ordered) - 1) * percent / 100
+    below = math.floor(rank)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (rank - below)
 
 
 def measure_spread(values: Iterable[float]) -> dict[str, Any]:
     """Count, percentiles and maximum, as a report has them; all None but the count without any."""
     ordered = sorted(values)
     percents = {"p50": 50, "p90": 90, "p99": 99}
-    places = {key: percentile(ordered, n) if ordered else None for key, n in percents.items()}
-    return {"count": len(ordered), **places, "max": ordered[-1] if ordered else None}
+    percentiles = {key: percentile(ordered, n) if ordered else None for key, n in percents.items()}
+    return {"count": len(ordered), **percentiles, "max": ordered[-1] if ordered else None}
 
 
 def measure_parts(parts: Mapping[str, Sequence[float]]) -> dict[str, Any]:

@@ -191,12 +191,12 @@ class Expected:
         lengths = [len(outputs[it]["data"]) for it in self.drawn]
         if len({*lengths}) > 1:
             return f"{', '.join(self.drawn)}: found {lengths} values, expected as many of each"
-        for place, row in enumerate(
+        for index, row in enumerate(
             zip(*(outputs[name]["data"] for name in self.drawn), strict=True)
         ):
             known = next((other for other in left if all(map(_alike, row, other))), None)
             if known is None:
-                return f"{', '.join(self.drawn)}[{place}]: found {row}, expected one of those drawn"
+                return f"{', '.join(self.drawn)}[{index}]: found {row}, expected one of those drawn"
             left.remove(known)
         return None
 
@@ -241,14 +241,14 @@ def find_difference(outputs: Mapping[str, Any], right: Mapping[str, Any]) -> str
     return None
 
 
-def _unlike(found: Any, right: Any, place: str = "") -> str | None:
+def _unlike(found: Any, right: Any, path: str = "") -> str | None:
     if isinstance(found, list) and isinstance(right, list):
         if len(found) != len(right):
-            return f"{place}: found {len(found)} values, expected {len(right)}"
+            return f"{path}: found {len(found)} values, expected {len(right)}"
         pairs = enumerate(zip(found, right, strict=True))
-        unlike = (_unlike(value, other, f"{place}[{index}]") for index, (value, other) in pairs)
+        unlike = (_unlike(value, other, f"{path}[{index}]") for index, (value, other) in pairs)
         return next(filter(None, unlike), None)
-    return None if _alike(found, right) else f"{place}: found {found}, expected {right}"
+    return None if _alike(found, right) else f"{path}: found {found}, expected {right}"
 
 
 def _alike(found: Any, right: Any) -> bool:

@@ -142,8 +142,8 @@ def _link(archive: Path, copy: Path) -> None:
 def _exported(export: Path, request: Path | None) -> SourceModel:
     """The model of one export of several."""
     repository = export / _REPOSITORY
-    places = (export, export.parent)
-    return _make_source(repository if repository.is_dir() else export, places, request)
+    folders = (export, export.parent)
+    return _make_source(repository if repository.is_dir() else export, folders, request)
 
 
 def _is_export(folder: Path) -> bool:
@@ -158,10 +158,10 @@ def _has_models(folder: Path) -> bool:
     return any(folder.glob("config.pbtxt")) or any(folder.glob("*/config.pbtxt"))
 
 
-def _make_source(repository: Path, places: Sequence[Path], request: Path | None) -> SourceModel:
-    """places: folders that may have request.json; the first one that has it does."""
-    found = (place / _REQUEST for place in places if (place / _REQUEST).exists())
-    path = request or next(found, places[0] / _REQUEST)
+def _make_source(repository: Path, folders: Sequence[Path], request: Path | None) -> SourceModel:
+    """folders: the first one with a request.json gives the request."""
+    requests = (path for folder in folders if (path := folder / _REQUEST).exists())
+    path = request or next(requests, folders[0] / _REQUEST)
     return SourceModel(repository, _request(path), _expected(path.with_name("expected.json")))
 
 

@@ -149,9 +149,9 @@ class AttachedInstances:
 
     async def _join(self, name: str, url: str) -> None:
         """The folder is emptied here, so what the container has of it is unloaded before."""
-        place = self._find_folder(url)
+        folder = self._find_folder(url)
         await self._unload_left_over(name, url)
-        instance = await asyncio.to_thread(self._make_instance, name, url, place)
+        instance = await asyncio.to_thread(self._make_instance, name, url, folder)
         self._instances[name] = instance
         self._variant.join(instance)
         instance.tell("instance_starting", pid=None)
@@ -209,9 +209,9 @@ class AttachedInstances:
             await instance.wait_until_idle(self._rules.invoke_timeout_s)
         finally:
             await instance.close()
-        place = self._find_folder(instance.client.url)
-        if place != self._attachment:
-            await asyncio.to_thread(shutil.rmtree, place.root, ignore_errors=True)
+        folder = self._find_folder(instance.client.url)
+        if folder != self._attachment:
+            await asyncio.to_thread(shutil.rmtree, folder.root, ignore_errors=True)
         del self._leaving[name]
 
 

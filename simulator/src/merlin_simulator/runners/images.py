@@ -84,7 +84,7 @@ class Engine:
 
 
 def connect(address: str | None) -> Engine:
-    """The engine at that address; None: at DOCKER_HOST, or Docker's own place.
+    """The engine at that address; None: at DOCKER_HOST, or Docker's own socket.
 
     Raises PlatformFailed where none answers.
     """
@@ -97,9 +97,9 @@ def connect(address: str | None) -> Engine:
         )
         info = client.info()
     except TROUBLE as error:
-        place = address or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+        engine = address or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         raise PlatformFailed(
-            f"no Docker engine answers at {place} ({read_message(error)}): start Docker, set "
+            f"no Docker engine answers at {engine} ({read_message(error)}): start Docker, set "
             "DOCKER_HOST to its address, or take --instances-on this-machine"
         ) from error
     return Engine(client, int(info["MemTotal"]), "nvidia" in info.get("Runtimes", {}))
@@ -244,20 +244,24 @@ class Images:
         taken. tell: hears of it, as Instance.tell. Raises ImageUnavailable, or PlatformFailed
         without an engine.
         """
-        place = find_source(request.image, self.registry)
-        async with self._pulling.setdefault(place, asyncio.Lock()):
+        source = find_source(request.image, self.registry)
+        async with self._pulling.setdefault(source, asyncio.Lock()):
             if await self._is_present(request, request.image):
                 return request.image
             try:
-                await self._pull_in_time(request, place, tell)
+                await self._pull_in_time(request, source, tell)
             except PullRefused as error:
                 answer = str(error)
                 gone = classify_fault(answer) is Fault.NO_REGISTRY
-                if place == request.image or not gone or not await self._is_present(request, place):
+                if (
+                    source == request.image
+                    or not gone
+                    or not await self._is_present(request, source)
+                ):
                     message = explain_failure(request, answer)
                     tell("image_pull_failed", image=request.image, message=answer)
                     raise ImageUnavailable(message) from error
-            return place
+            return source
 
     async def _is_present(self, request: ImageRequest, name: str) -> bool:
         try:
@@ -273,7 +277,7 @@ class Images:
         return True
 
     async def _pull_in_time(
-        self, request: ImageRequest, place: str, tell: Callable[..., None]
+        self, request: ImageRequest, source: str, tell: Callable[..., None]
     ) -> None:
         start, ended = time.monotonic(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -286,7 +290,7 @@ class Images:
         tell("image_pull_started", image=request.image)
         try:
             await asyncio.wait_for(
-                run_in_thread(lambda: self._pull(place, progress, ended)), self.pull_s
+                run_in_thread(lambda: self._pull(source, progress, ended)), self.pull_s
             )
         except asyncio.TimeoutError as error:
             raise PullRefused(f"it was not pulled within {self.pull_s:g} s") from error
@@ -296,9 +300,9 @@ class Images:
             ended.set()
         tell("image_pulled", image=request.image, seconds=time.monotonic() - start)
 
-    def _pull(self, place: str, tell: Callable[[int, int], None], ended: threading.Event) -> None:
+    def _pull(self, source: str, tell: Callable[[int, int], None], ended: threading.Event) -> None:
         """Blocks; the engine gives up a pull that nobody listens to."""
-        repository, tag = parse_repository_tag(place)
+        repository, tag = parse_repository_tag(source)
         lines = self.engine.client.api.pull(
             repository, tag=tag or "latest", stream=True, decode=True
         )

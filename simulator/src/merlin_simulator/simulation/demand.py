@@ -167,8 +167,8 @@ class PoissonDemand:
         return float(self._mean_rates[model] * self._peak_factor)
 
     def find_rate_change(self, at: float) -> float:
-        place = bisect_right(self._changes, at)
-        return float(self._changes[place]) if place < len(self._changes) else NEVER
+        index = bisect_right(self._changes, at)
+        return float(self._changes[index]) if index < len(self._changes) else NEVER
 
     def _expected(self, since: float, at: float) -> float:
         """Requests of all models; those that have not appeared yet are counted at the middle."""
@@ -225,18 +225,18 @@ class TraceDemand:
 
     def find_next(self, model: int, at: float) -> float:
         times = self._by_model[model]
-        place = int(np.searchsorted(times, at, side="right"))
-        return float(times[place]) if place < len(times) else NEVER
+        index = int(np.searchsorted(times, at, side="right"))
+        return float(times[index]) if index < len(times) else NEVER
 
     def find_last(self, model: int, since: float, at: float, share: float) -> float | None:
         """With a share of 1/n every n-th request counts, from the newest on."""
         times = self._by_model[model]
-        place = int(np.searchsorted(times, at, side="right")) - 1
+        index = int(np.searchsorted(times, at, side="right")) - 1
         if share < 1.0:
-            place -= round(1.0 / share) - 1 if share > 0 else len(times)
-        if place < 0 or times[place] <= since:
+            index -= round(1.0 / share) - 1 if share > 0 else len(times)
+        if index < 0 or times[index] <= since:
             return None
-        return float(times[place])
+        return float(times[index])
 
     def draw_times(self, model: int, since: float, at: float) -> Array:
         times = self._by_model[model]

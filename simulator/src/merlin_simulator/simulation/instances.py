@@ -152,11 +152,11 @@ class SimulatedInstance:
         if limit is None:
             return None
         before = list(self.pending)
-        mine = before.index(model)
+        own = before.index(model)
         others = [
             self.pending[other]
-            for place, other in enumerate(before)
-            if place < mine or (other in self.admitted and other != model)
+            for index, other in enumerate(before)
+            if index < own or (other in self.admitted and other != model)
         ]
         turn = MemoryTurn(
             self._leaving(),

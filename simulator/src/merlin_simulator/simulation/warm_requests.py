@@ -104,7 +104,7 @@ def _draw_requests(
 ) -> tuple[Any, Any]:
     shares = traffic.served_rates / traffic.served_rates.sum()
     models = random.choice(len(shares), total, p=shares)
-    places = random.random(total)
+    ranks = random.random(total)
     services = np.empty(total)
     kinds: dict[tuple[float, ...], list[int]] = {}
     for number, figures in enumerate(traffic.figures):
@@ -112,7 +112,7 @@ def _draw_requests(
     for quantiles, numbers in kinds.items():
         mine = np.isin(models, numbers)
         steps = np.linspace(0, 1, len(quantiles)) if len(quantiles) > 1 else [0.0]
-        services[mine] = np.interp(places[mine], steps, quantiles)
+        services[mine] = np.interp(ranks[mine], steps, quantiles)
     return models, services
 
 
