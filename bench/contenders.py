@@ -149,6 +149,8 @@ class Contenders:
                 "SAGEMAKER_BIND_TO_PORT": str(port),
                 "SERVE_BIND_ADDRESS": "127.0.0.1",
                 "SERVE_MODEL_ROOT": str(self.archives.root),
+                # Each load that is timed is a first one, unless a row asks for others.
+                "SERVE_TABLE_CACHE_MB": "0",
                 # What is measured of the server's memory is shut to others with `clean`.
                 "SERVE_MODEL_ENVIRONMENT": "all",
                 # Its tritonserver is asked itself: an own restriction takes the place of ours.

@@ -20,14 +20,16 @@ from container.constants import Constants
 from container.errors import SingleModelUnusable
 from container.health import HealthCheck
 from container.machine.allocator import trim_forever
-from container.machine.memory import read_machine_limits
+from container.machine.memory import is_in_memory, read_machine_limits
 from container.settings.reading import Settings
+from container.settings.values import MIB
 from container.telemetry.observability import Observability
 from container.telemetry.outside import OutsideCounts
 from container.tritonserver.command import PYTHON_THREADS
 from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython
 from container.warm.predictors import find_predictors
+from container.workflows.table_cache import TableCache
 from container.workflows.table_process import TableProcesses
 from ensemble_tools import Choices, Compile, EnsembleToolsError, Limits, Rewrite, read_repository
 from serve.errors import ServeError
@@ -126,11 +128,17 @@ class Container:
             telemetry,
         )
         self._tables = TableProcesses(environment)
+        table_cache = TableCache(
+            self._tables.write,
+            serving_repository.with_name("tables"),
+            0 if is_in_memory(serving_repository) else settings.table_cache_mb * MIB,
+            telemetry.tables_made,
+        )
         self._lifecycle = Lifecycle(
             self._registry,
             self.triton,
             hosting,
-            self._make_lifecycle_settings(serving_repository, models, warm, gpus),
+            self._make_lifecycle_settings(serving_repository, models, warm, gpus, table_cache),
             _make_admission(self._registry, settings, gpus, serving_repository, self.revival.renew),
             telemetry,
         )
@@ -156,7 +164,12 @@ class Container:
         )
 
     def _make_lifecycle_settings(
-        self, serving_repository: Path, models: Callable[[], ModelsPython], warm: bool, gpus: int
+        self,
+        serving_repository: Path,
+        models: Callable[[], ModelsPython],
+        warm: bool,
+        gpus: int,
+        tables: TableCache,
     ) -> LifecycleSettings:
         settings, most = self._settings, read_machine_limits(gpus=gpus)
         return LifecycleSettings(
@@ -166,7 +179,7 @@ class Container:
             load_timeout_s=limits.load_timeout(settings),
             unload_timeout_s=self._constants.unload_timeout_s,
             choices=lambda: self._choose(models(), warm, most),
-            write_tables=self._tables.write,
+            write_tables=tables.write,
             gpus=gpus,
             root_setting=limits.MODEL_ROOT,
         )

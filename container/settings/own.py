@@ -66,6 +66,14 @@ class OwnSettings:
         "what becomes of NVTabular workflows: `auto`, a numpy program where the numbers are"
         " certain to be the same; `off`, NVTabular itself",
     )
+    table_cache_mb: int = variable(
+        "SERVE_TABLE_CACHE_MB",
+        "1024",
+        "MB of compiled workflows' tables that are kept under `TMPDIR` for the next load of the"
+        " same workflow; at most as much as is free there, the least recently loaded go first; `0`:"
+        " none, as where `TMPDIR` is in memory (tmpfs)",
+        whole(0),
+    )
     pickles: bool = variable(
         "SERVE_PICKLES",
         "on",

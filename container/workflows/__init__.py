@@ -1,1 +1,1 @@
-"""Processes of their own for what archives hold: compiled workflows' tables are written there."""
+"""Compiled workflows' tables: processes of their own write them, and a later load finds them."""

@@ -19,6 +19,7 @@ disable_created_metrics()  # a gauge beside each counter that nobody asks for
 _Metric = TypeVar("_Metric", bound=MetricWrapperBase)
 LOAD_RESULTS = ("loaded", "refused", "failed")
 UNLOAD_RESULTS = ("unloaded", "failed")
+TABLES_RESULTS = ("hit", "miss")
 REVIVAL_CAUSES = ("stub", "tritonserver", "renewal")
 REVIVAL_RESULTS = ("revived", "postponed", "given_up")
 _LOAD_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 360.0)
@@ -37,6 +38,12 @@ class Metrics:
             "Seconds of a load's stages; tables are a part of publish, total is all of it.",
             _LOAD_BUCKETS_S,
             stage=("total", *STAGES),
+        )
+        self.tables = self._counter(
+            "tables",
+            "Compiled workflows' tables, by whether those of an earlier load were taken (hit) or"
+            " they were written (miss).",
+            result=TABLES_RESULTS,
         )
         self.unloads = self._counter(
             "unloads",

@@ -94,6 +94,11 @@ class Telemetry:
         if self.tracer is not None:
             self.tracer.loaded(record)
 
+    def tables_made(self, result: str) -> None:
+        """A load has a compiled workflow's tables: metrics.TABLES_RESULTS. In any thread."""
+        if self.metrics is not None:
+            self.metrics.tables.labels(result).inc()
+
     def begin_model(self, record: LoadRecord) -> None:
         """The model can be invoked from now on: what is asked of it is counted."""
         if self.metrics is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -269,3 +270,28 @@ def test_malformed_requests(
     assert answer.status_code == 400
     assert column in answer.text
     assert outputs(served.compiled, name, good)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_of_an_earlier_load(name: str, served: Served) -> None:
+    """An archive with a workflow that was loaded before: one set of tables, and the same bytes."""
+    container = served.compiled
+
+    def count_hits() -> float:
+        (line,) = re.findall(
+            r'serve_tables_total\{result="hit"\} (.*)', container.http.get("/metrics").text
+        )
+        return float(line)
+
+    def find_tables(model: str) -> dict[str, int]:
+        (directory,) = (container.serving / model).glob("*/tables")
+        return {path.name: path.stat().st_ino for path in directory.glob("*.npy")}
+
+    hits = count_hits()
+    root = Path(container.models()[name]).parent
+    with container.loaded("second", workflow(name, root / f"second-{name}")):
+        assert count_hits() == hits + 1
+        assert find_tables("second") == find_tables(name)
+        for request in requests(name):
+            first, second = (container.invoke(model, request) for model in (name, "second"))
+            assert (second.status_code, second.json()["outputs"]) == (200, first.json()["outputs"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from container.machine.memory import read_machine_limits
+from container.machine.memory import is_in_memory, read_machine_limits
 from ensemble_tools import Limits
 from serve.resources.free import Kernel
 
@@ -40,3 +41,22 @@ def test_groups_in_groups(tmp_path: Path) -> None:
     for group, limit in (("slice", 2**29), ("slice/unit", 2**30)):
         (tmp_path / group / "memory.max").write_text(f"{limit}\n")
     assert read_machine_limits(Kernel(tmp_path, tmp_path)).memory_bytes == 2**29
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("tmpfs", True), ("ramfs", True), ("ext4", False)])
+def test_in_memory(kind: str, expected: bool, tmp_path: Path) -> None:
+    """What is written there takes memory from processes; another mount decides nothing."""
+    device = tmp_path.stat().st_dev
+    own = f"{os.major(device)}:{os.minor(device)}"
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 0:9999 / /dev/shm rw shared:2 - tmpfs tmpfs rw\n"
+        f"23 1 {own} / /a\\040b rw,noatime shared:3 master:1 - {kind} source rw\n"
+    )
+    assert is_in_memory(tmp_path, mounts) is expected
+
+
+def test_in_memory_on_this_machine() -> None:
+    """As the kernel writes it."""
+    assert is_in_memory(Path("/dev/shm"))
+    assert not is_in_memory(Path("/proc"))

@@ -44,6 +44,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert settings.model_root == Path("/opt/ml/models")
     assert settings.single_model_dir == Path("/opt/ml/model")
     assert (settings.load_timeout, settings.invoke_timeout) == (350, 60)
+    assert settings.table_cache_mb == 1024
     assert (settings.log_format, settings.cuda_compat) == ("text", "auto")
     assert (settings.grpc_port, settings.metrics_port, settings.allow_metrics) == (
         None,

@@ -1,0 +1,241 @@
+"""Compiled workflows' tables of earlier loads, kept on disk by the content they were made of.
+
+    tables/7/0.0.keys.npy    a hard link to the file that was published for the model
+
+Kept files are worth something to this process alone: what they are of, and their digests, is in its
+memory. Their key is the job of the process that writes tables, with the digest of each category
+file in the place of its path; that process's code and libraries are the same for as long as the
+container runs. A model maps its own links, so an entry may go at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import itertools
+import os
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from ensemble_tools import EnsembleToolsError, TableWriter
+from ensemble_tools.archive.files import is_directory, is_file, read_with
+from ensemble_tools.workflows.program import Table
+from ensemble_tools.workflows.tables import job_text
+
+#: A category file may be a directory; with more entries than this nothing is kept of it.
+_MOST_ENTRIES = 1_000
+_CHUNK_BYTES = 2**20
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class _Content(NamedTuple):
+    """Of a file: its digest, and what changes with each change of the file."""
+
+    digest: str
+    inode: int
+    changed_ns: tuple[int, int]
+
+
+#: By the paths of category files, and below these by names: their content; None for a directory.
+_Sources = Mapping[Path, Mapping[str, _Content | None]]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Tables on disk, with their rows of program.json and the digest of each file by its name."""
+
+    directory: Path
+    rows: list[dict[str, Any]]
+    digests: Mapping[str, str]
+    size: int
+
+
+class TableCache:
+    """Writes tables, or links those that an earlier load has written from the same content.
+
+    write: what writes them. directory: where they are kept; made at once. most_bytes: what is kept,
+    0 for nothing; it is never more than what is free on the disk beside it. count: told of each
+    load's tables, `hit` or `miss`.
+    """
+
+    def __init__(
+        self,
+        write: TableWriter,
+        directory: Path,
+        most_bytes: int,
+        count: Callable[[str], None] = lambda result: None,
+    ) -> None:
+        self._write, self._directory, self._most_bytes = write, directory, most_bytes
+        self._count = count
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently loaded first
+        self._writing: dict[str, threading.Event] = {}
+        self._numbers = itertools.count()
+        directory.mkdir(mode=0o700)
+
+    def write(self, tables: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
+        """As TableWriter; directory: on the same disk, without arrays of others. Blocking."""
+        sources = _read_sources(tables) if self._most_bytes and tables else None
+        if sources is None:
+            return self._write(tables, directory)
+        key = _make_key(tables, sources)
+        with self._after_others(key):
+            rows = self._link(key, directory)
+            self._count("miss" if rows is None else "hit")
+            if rows is None:
+                rows = self._write_with_room(tables, directory)
+                if _read_sources(tables) == sources:  # else they may be of what no digest is of
+                    self._keep(key, rows, directory)
+        return rows
+
+    @contextlib.contextmanager
+    def _after_others(self, key: str) -> Iterator[None]:
+        """The block, which waits for whoever writes the same at this moment; only for the first."""
+        with self._lock:
+            other = self._writing.get(key)
+            own = self._writing.setdefault(key, threading.Event())
+        if other is not None:
+            other.wait()
+        try:
+            yield
+        finally:
+            if other is None:
+                with self._lock:
+                    del self._writing[key]
+                own.set()
+
+    def _link(self, key: str, directory: Path) -> list[dict[str, Any]] | None:
+        """Put the kept tables into the directory; None where there are none that are whole."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+        try:
+            for name, digest in entry.digests.items():
+                os.link(entry.directory / name, directory / name)
+                if _digest(directory / name) != digest:
+                    raise OSError(errno.EIO, "it is damaged", name)
+        except (OSError, EnsembleToolsError):  # damaged, or gone meanwhile
+            for name in entry.digests:  # a model may have mapped what would be written to
+                (directory / name).unlink(missing_ok=True)
+            return None
+        return entry.rows
+
+    def _write_with_room(self, tables: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
+        """On a disk that is full, what is kept makes room."""
+        try:
+            return self._write(tables, directory)
+        except OSError as error:
+            if error.errno not in _NO_SPACE or not self._entries:
+                raise
+        with self._lock:
+            for key in [*self._entries]:
+                self._forget(key)
+        return self._write(tables, directory)
+
+    def _keep(self, key: str, rows: list[dict[str, Any]], directory: Path) -> None:
+        names = [path.name for path in directory.glob("*.npy")] if rows else []
+        own = self._directory / str(next(self._numbers))
+        try:
+            size = sum(_disk_bytes(directory / name) for name in names)
+            if size > self._most_bytes:
+                return
+            own.mkdir(mode=0o700)
+            for name in names:
+                os.chmod(directory / name, 0o400)
+                os.link(directory / name, own / name)
+            digests = {name: _digest(own / name) for name in names}
+            free = shutil.disk_usage(own).free
+        except (OSError, EnsembleToolsError):  # the load goes on without
+            shutil.rmtree(own, ignore_errors=True)
+            return
+        with self._lock:
+            if key in self._entries:  # damaged, or of one who did not wait
+                self._forget(key)
+            self._entries[key] = _Entry(own, rows, digests, size)
+            self._trim(free)
+
+    def _trim(self, free: int) -> None:
+        """Forget the least recently loaded until the bound holds, and as much is free as kept."""
+        while sum(entry.size for entry in self._entries.values()) > min(self._most_bytes, free):
+            self._forget(next(iter(self._entries)))
+
+    def _forget(self, key: str) -> None:
+        shutil.rmtree(self._entries.pop(key).directory, ignore_errors=True)
+
+
+def _make_key(tables: Sequence[Table], sources: _Sources) -> str:
+    """The job that writes the tables, with content in the place of paths.
+
+    Two files of one content are two: what is refused for its size depends on their number.
+    """
+    names = {
+        path: Path(f"/{number}", _combine(files))
+        for number, (path, files) in enumerate(sources.items())
+    }
+
+    def rename(table: Table) -> Table:
+        means = table.means
+        if means is not None and means.overall is not None:
+            means = replace(means, overall=names[means.overall])
+        return replace(table, path=names.get(table.path, Path("/given")), means=means)
+
+    job = job_text([rename(table) for table in tables], Path("/"))
+    return hashlib.blake2b(job.encode()).hexdigest()
+
+
+def _combine(files: Mapping[str, _Content | None]) -> str:
+    listing = [(name, content and content.digest) for name, content in files.items()]
+    return hashlib.blake2b(repr(listing).encode(), digest_size=32).hexdigest()
+
+
+def _read_sources(tables: Sequence[Table]) -> _Sources | None:
+    """What the tables are made of, but for what they bring; None where that cannot be said."""
+    overall = [table.means.overall for table in tables if table.means and table.means.overall]
+    paths = dict.fromkeys([*(table.path for table in tables if not table.given), *overall])
+    try:
+        return {path: dict(_read_files(path)) for path in paths}
+    except (OSError, EnsembleToolsError):  # whoever writes tables says what it is
+        return None
+
+
+def _read_files(path: Path) -> Iterator[tuple[str, _Content | None]]:
+    if not is_directory(path):
+        yield "", _read_content(path)
+        return
+    entries = [*itertools.islice(path.rglob("*"), _MOST_ENTRIES + 1)]
+    if len(entries) > _MOST_ENTRIES:
+        raise OSError(errno.EFBIG, "it has too many entries", str(path))
+    for entry in sorted(entries):
+        yield str(entry.relative_to(path)), _read_content(entry) if is_file(entry) else None
+
+
+def _read_content(path: Path) -> _Content:
+    def read(file: BinaryIO) -> _Content:
+        status = os.fstat(file.fileno())
+        digest = hashlib.blake2b(digest_size=32)
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+        changed_ns = (status.st_mtime_ns, status.st_ctime_ns)
+        return _Content(digest.hexdigest(), status.st_ino, changed_ns)
+
+    content = read_with(path, read)
+    if content is None:
+        raise FileNotFoundError(errno.ENOENT, "it is not there", str(path))
+    return content
+
+
+def _digest(path: Path) -> str:
+    return _read_content(path).digest
+
+
+def _disk_bytes(path: Path) -> int:
+    status = path.stat()
+    return max(status.st_size, status.st_blocks * 512)
