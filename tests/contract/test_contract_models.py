@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.conftest import WITNESS, Archive
 from tests.support import models
-from tests.support.container import Container
+from tests.support.container import Container, until
 from tests.support.protocol import complaint, infer, values
 from tests.support.tritons import BOTH
 
@@ -107,7 +107,7 @@ def test_whose_fault_a_failure_may_be(container: Container, archive: Archive) ->
             assert answer.status_code == 400
             expected = f"the model m1 failed at this request, and answers others: {said}"
             assert complaint(answer) == expected
-        assert "a secret comment" in container.log
+        until(lambda: "a secret comment" in container.log, "the log has it", container)
         statuses = [container.invoke("m1", infer([1])).status_code for _ in range(18)]
         assert statuses == [400] * 17 + [500]
         assert values(container.invoke("m1", infer([0]))) == [0.0]

@@ -161,8 +161,10 @@ def test_generate(tmp_path: Path) -> None:
 
 def _answers_with_a_dead_stub(container: Container) -> None:
     """The request that meets it is answered, in these forms as well."""
-    for pid in container.stubs("talker"):
+    killed = container.stubs("talker")
+    for pid in killed:
         os.kill(pid, signal.SIGKILL)
+    until(lambda: not killed & container.stubs("talker"), "the stubs are gone", container)
     answer = container.http.post("/invocations", json={"text_input": "one"})
     assert answer.status_code == 200, answer.text
     assert "one" in answer.text
@@ -256,7 +258,8 @@ def test_errors_inside_a_stream(streams: Container) -> None:
         ["one", "KeyError: 'raise'"],
         ["KeyError: 'tell'"],
     ]
-    assert "an error inside a stream: Traceback (most recent call last)" in streams.log
+    told = "an error inside a stream: Traceback (most recent call last)"
+    until(lambda: told in streams.log, "the log has them", streams)
 
 
 @pytest.mark.parametrize(("end", "decoupled"), [("closed", True), ("reset", False)])

@@ -126,7 +126,7 @@ def test_children_that_die_are_healed_and_leave_nothing(container: Container) ->
         assert right(container, "kept")
         assert (container.stubs("m"), container.regions()) == (stubs, regions)
         assert len(os.listdir(f"/proc/{triton}/task")) <= len(threads) + 2
-        assert "it is forked again" in container.log
+        until(lambda: "it is forked again" in container.log, "the log says so")
 
 
 def test_an_interpreter_that_dies_costs_its_children_nothing(container: Container) -> None:
@@ -144,7 +144,7 @@ def test_an_interpreter_that_dies_costs_its_children_nothing(container: Containe
             assert len(forked(container.serving)) == 3
         (interpreter,) = interpreters(container)
         assert interpreter.command[1] == "torch"
-    assert "an interpreter died" in container.log
+    until(lambda: "an interpreter died" in container.log, "the log says so")
     page = container.http.get("/metrics").text
     assert 'serve_interpreter_starts_total{library="torch"} 2.0' in page
     assert 'serve_interpreter_starts_total{library="nvtabular"} 0.0' in page
