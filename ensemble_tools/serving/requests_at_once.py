@@ -17,8 +17,8 @@ from ensemble_tools.archive.model_config import (
 )
 from ensemble_tools.serving.serving_plan import PublishedModel, QueueBound, ServingPlan
 
-#: However little the models do at once; and how many more than what they do.
-_LEAST, _SPARE = 4, 2
+#: How many more than what the models do at once.
+_SPARE = 1
 #: Where batches are filled: one that is computed, and one that is filled meanwhile.
 _BATCHES = 2
 #: What is assumed of a model whose config Triton completes: it may add dynamic batching, with
@@ -43,7 +43,7 @@ def count_requests_at_once(plan: ServingPlan, gpus: int = 0) -> int | None:
         if number is None:
             return None
         total += number
-    return max(_LEAST, total + _SPARE)
+    return total + _SPARE
 
 
 def limit_requests_at_once(plan: ServingPlan) -> int | None:

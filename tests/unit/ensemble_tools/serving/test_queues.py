@@ -92,7 +92,7 @@ def test_who_waits_where() -> None:
     batches = "max_batch_size: 4 " + BOUND % 3
     plan = planned(a=batches, m=ENSEMBLE % (STEP % "a"))
     assert count_requests_at_once(plan) is None
-    assert count_requests_at_once(with_open_queues(plan)) == 6
+    assert count_requests_at_once(with_open_queues(plan)) == 5
 
 
 def test_queue_with_priorities() -> None:
@@ -100,4 +100,4 @@ def test_queue_with_priorities() -> None:
     policies = "priority_queue_policy { key: 1 value { max_queue_size: 3 } }"
     batching = f"dynamic_batching {{ priority_levels: 2 {policies} }}"
     plan = planned(a=f'backend: "python" max_batch_size: 4 {batching}', m=ENSEMBLE % (STEP % "a"))
-    assert count_requests_at_once(with_open_queues(plan)) == 9
+    assert count_requests_at_once(with_open_queues(plan)) == 8

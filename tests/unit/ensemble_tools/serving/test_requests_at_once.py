@@ -22,19 +22,19 @@ def planned(*configs: str | None) -> ServingPlan:
 @pytest.mark.parametrize(
     ("config", "gpus", "number"),
     [
-        (PYTHON, 0, 4),
-        (PYTHON + BATCHES, 0, 4),
-        (PYTHON + "instance_group { kind: KIND_CPU count: 7 }", 2, 9),
-        (PYTHON + "instance_group { count: 7 }", 2, 16),
-        (PYTHON + "instance_group { kind: KIND_GPU gpus: [0, 1, 2] count: 2 }", 8, 8),
-        (PYTHON + "instance_group { kind: KIND_MODEL count: 5 }", 8, 7),
-        (PYTHON + "instance_group [{ count: 3 }, { count: 2 }, { count: 9 passive: true }]", 0, 7),
-        (PYTHON, 6, 8),
-        (PYTHON + BATCHES + "dynamic_batching {}", 0, 18),
-        (PYTHON + BATCHES + "dynamic_batching {}\ninstance_group { count: 4 }", 0, 66),
-        (PYTHON + "dynamic_batching {}", 0, 4),
-        ('platform: "onnxruntime_onnx"\nmax_batch_size: 4\ndynamic_batching {}', 0, 18),
-        (None, 0, 18),
+        (PYTHON, 0, 2),
+        (PYTHON + BATCHES, 0, 2),
+        (PYTHON + "instance_group { kind: KIND_CPU count: 7 }", 2, 8),
+        (PYTHON + "instance_group { count: 7 }", 2, 15),
+        (PYTHON + "instance_group { kind: KIND_GPU gpus: [0, 1, 2] count: 2 }", 8, 7),
+        (PYTHON + "instance_group { kind: KIND_MODEL count: 5 }", 8, 6),
+        (PYTHON + "instance_group [{ count: 3 }, { count: 2 }, { count: 9 passive: true }]", 0, 6),
+        (PYTHON, 6, 7),
+        (PYTHON + BATCHES + "dynamic_batching {}", 0, 17),
+        (PYTHON + BATCHES + "dynamic_batching {}\ninstance_group { count: 4 }", 0, 65),
+        (PYTHON + "dynamic_batching {}", 0, 3),
+        ('platform: "onnxruntime_onnx"\nmax_batch_size: 4\ndynamic_batching {}', 0, 17),
+        (None, 0, 17),
         (PYTHON + "model_transaction_policy { decoupled: true }", 0, None),
         (PYTHON + "sequence_batching {}", 0, None),
         (PYTHON + BATCHES + f"dynamic_batching {{ {QUEUE} }}", 0, None),
@@ -42,14 +42,17 @@ def planned(*configs: str | None) -> ServingPlan:
     ],
 )
 def test_one_model(config: str | None, gpus: int, number: int | None) -> None:
-    """What its instances work on, double where batches fill; none where Triton's queue rules."""
+    """What its instances work on, double where batches fill, and the next one.
+
+    None where Triton's queue rules.
+    """
     assert count_requests_at_once(planned(config), gpus) == number
 
 
 def test_an_ensemble() -> None:
     """The sum of what its steps do; none where one of them has none."""
     steps = (PYTHON + "instance_group { count: 3 }", PYTHON + BATCHES + "dynamic_batching {}")
-    assert count_requests_at_once(planned(*steps, ENSEMBLE)) == 3 + 16 + 2
+    assert count_requests_at_once(planned(*steps, ENSEMBLE)) == 3 + 16 + 1
     assert (
         count_requests_at_once(planned(*steps, PYTHON + "sequence_batching {}", ENSEMBLE)) is None
     )
