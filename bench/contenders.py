@@ -1,12 +1,11 @@
 """The servers that are compared, and how each is started.
 
 ours    the container as a user starts it; asked at /models/NAME/invoke.
-limit   the HTTP port of the tritonserver inside it; asked at /v2/models/NAME/infer.
+limit   a tritonserver with the arguments of the one inside ours, on ports, and nothing in front;
+        asked at /v2/models/NAME/infer.
 rival   the same tritonserver with its own SageMaker frontend, started as upstream's serve script
         (triton-inference-server/server, docker/sagemaker/serve) does; auto-completion is on, as
         there. Upstream's verbose log is off: it would only slow it.
-bare    a tritonserver with the arguments of the one inside ours and nothing in front: the limit
-        for loads and starts.
 
 Nothing of the container's code is used: how tritonserver is run on this machine (its program,
 backends and search paths) is read from the one that the container started.
@@ -33,7 +32,6 @@ from bench.servers import (
     SHARED_MEMORY,
     BareTriton,
     Container,
-    Endpoint,
     SageMakerServer,
     Server,
     find_free_port,
@@ -55,6 +53,18 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     "apart": {"SERVE_WARM": "off"},
 }
 _DEFAULTS: Mapping[str, str] = {}
+#: Where the container's tritonserver listens, and with what repository.
+_OWN = tuple(
+    f"--{name}="
+    for name in (
+        "model-repository",
+        "http-address",
+        "grpc-address",
+        "grpc-port",
+        "metrics-address",
+        "metrics-port",
+    )
+)
 #: What the container sets and tritonserver by itself would not.
 _THREADS = "--backend-config=python,thread-pool-size="
 
@@ -112,28 +122,23 @@ class Contenders:
 
     @cached_property
     def bare(self) -> BareTriton:
-        """The limit for loads; it lives through the run."""
+        """The limit; it lives through the run."""
         server = self.undo.enter_context(self.start_bare())
         server.until_ready()
         return server
 
-    @cached_property
-    def endpoints(self) -> tuple[SageMakerServer, Endpoint, Container]:
-        """Rival, limit and ours, for invocations; all of them run from here on."""
-        limit = Endpoint("limit", int(self.ours.triton_argument("http-port")))
-        return self.rival, limit, self.ours
-
     @property
     def servers(self) -> Mapping[str, Server]:
-        """Rival, limit and ours, for loads."""
+        """Rival, limit and ours; all of them run from here on."""
         return {"rival": self.rival, "limit": self.bare, "ours": self.ours}
 
     def keep_loaded(self, *models: str) -> None:
-        """In the rival and in ours, whose tritonserver is the limit, until the run ends."""
+        """In all three, until the run ends."""
         for model in models:
             if model not in self._loaded:
-                self.rival.load(model)
-                self.ours.load(model)
+                self.bare.deliver(model)
+                for server in self.servers.values():
+                    server.load(model)
                 self._loaded.add(model)
 
     @contextlib.contextmanager
@@ -176,19 +181,17 @@ class Contenders:
 
         own_threads: its Python models keep as many threads as tritonserver gives them.
         """
-        left_out = (*_TAKEN_OVER, _THREADS) if own_threads else _TAKEN_OVER
+        left_out = (*_TAKEN_OVER, *_OWN, _THREADS) if own_threads else (*_TAKEN_OVER, *_OWN)
         with ExitStack() as undo:
             port, repository = find_free_port(), self._make_directory("bare")
-            own = {
-                "--model-repository": str(repository),
-                "--http-port": str(port),
-                "--grpc-port": str(find_free_port()),
-                "--metrics-port": str(find_free_port()),
-            }
-            command = tuple(
-                _replace_value(argument, own)
-                for argument in self.ours.triton.command[1:]
-                if argument and not argument.startswith(left_out)
+            arguments = self.ours.triton.command[1:]
+            command = [it for it in arguments if it and not it.startswith(left_out)]
+            command += (
+                f"--model-repository={repository}",
+                "--http-address=127.0.0.1",
+                f"--http-port={port}",
+                f"--grpc-port={find_free_port()}",
+                f"--metrics-port={find_free_port()}",
             )
             yield self._start_triton(
                 BareTriton, "limit", port, command, {}, undo, repository=repository

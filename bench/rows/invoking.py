@@ -26,7 +26,7 @@ class Kind:
 
 
 def prepare_identity(run: Run, datatype: str = "FP32", rank: int = 1) -> str:
-    """The identity model of that data type and rank, loaded in rival and ours; its name."""
+    """The identity model of that data type and rank, loaded in all three; its name."""
     name = f"identity-{datatype.lower()}-{rank}d"
     run.contenders.archives.write_identity(name, datatype, rank)
     run.contenders.keep_loaded(name)
@@ -60,8 +60,8 @@ def _list_targets(run: Run, kind: Kind) -> tuple[dict[str, Target], int]:
     """By contender, and the size of the request."""
     model, payload = kind.prepare_model(run), kind.make()
     targets = {
-        endpoint.name: run.prepare_target(endpoint, model, payload, kind.what)
-        for endpoint in run.contenders.endpoints
+        name: run.prepare_target(server, model, payload, kind.what)
+        for name, server in run.contenders.servers.items()
     }
     return targets, len(payload.body)
 
