@@ -49,6 +49,7 @@ from serve.models.request_queue import RequestQueues
 from serve.models.revival import Revival
 from serve.resources.footprints import StubSettings
 from serve.resources.gpus import Gpus
+from serve.threads import run_in_daemon_thread
 from serve.triton.access import TritonAccess
 from serve.triton.client import TritonClient
 from serve.triton.diagnosis.load_errors import ModelsSide
@@ -56,6 +57,9 @@ from serve.triton.hosting import Hosting
 from serve.triton.trials import Trials
 
 log = logging.getLogger(__name__)
+
+#: From one look at the disk to the next, in seconds.
+_DISK_LOOK_S = 5.0
 
 
 class Container:
@@ -128,7 +132,7 @@ class Container:
             telemetry,
         )
         self._tables = TableProcesses(environment)
-        table_cache = TableCache(
+        self._table_cache = TableCache(
             self._tables.write,
             serving_repository.with_name("tables"),
             0 if is_in_memory(serving_repository) else settings.table_cache_mb * MIB,
@@ -138,7 +142,7 @@ class Container:
             self._registry,
             self.triton,
             hosting,
-            self._make_lifecycle_settings(serving_repository, models, warm, gpus, table_cache),
+            self._make_lifecycle_settings(serving_repository, models, warm, gpus),
             _make_admission(self._registry, settings, gpus, serving_repository, self.revival.renew),
             telemetry,
         )
@@ -169,7 +173,6 @@ class Container:
         models: Callable[[], ModelsPython],
         warm: bool,
         gpus: int,
-        tables: TableCache,
     ) -> LifecycleSettings:
         settings, most = self._settings, read_machine_limits(gpus=gpus)
         return LifecycleSettings(
@@ -179,7 +182,7 @@ class Container:
             load_timeout_s=limits.load_timeout(settings),
             unload_timeout_s=self._constants.unload_timeout_s,
             choices=lambda: self._choose(models(), warm, most),
-            write_tables=tables.write,
+            write_tables=self._table_cache.write,
             gpus=gpus,
             root_setting=limits.MODEL_ROOT,
         )
@@ -226,8 +229,15 @@ class Container:
         beside = [
             restart_for_ever("memory", lambda: trim_forever(lambda: self._invocation.count)),
             restart_for_ever("orphans", bury_orphans),
+            restart_for_ever("kept tables", self._make_room_on_disk),
         ]
         await asyncio.gather(*beside, *self.observability.running())
+
+    async def _make_room_on_disk(self) -> None:
+        """Until cancelled: archives that are extracted come before tables that are kept."""
+        while True:
+            await asyncio.sleep(_DISK_LOOK_S)
+            await run_in_daemon_thread(self._table_cache.make_room, "disk")
 
     def judge_death(self) -> int:
         """How many deaths of tritonserver are explained, now that it died again; 0 for none."""

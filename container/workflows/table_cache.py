@@ -2,7 +2,9 @@
 
     tables/7/0.0.keys.npy    a hard link to the file that was published for the model
 
-Kept files are worth something to this process alone: what they are of, and their digests, is in its
+    tables/7/rows.json       what program.json says of them
+
+Kept files are worth something to this process alone: what they are of, and their digest, is in its
 memory. Their key is the job of the process that writes tables, with the digest of each category
 file in the place of its path; that process's code and libraries are the same for as long as the
 container runs. A model maps its own links, so an entry may go at any time.
@@ -14,6 +16,7 @@ import contextlib
 import errno
 import hashlib
 import itertools
+import json
 import os
 import shutil
 import threading
@@ -31,6 +34,9 @@ from ensemble_tools.workflows.tables import job_text
 #: A category file may be a directory; with more entries than this nothing is kept of it.
 _MOST_ENTRIES = 1_000
 _CHUNK_BYTES = 2**20
+#: What an entry is counted as at least, since it takes memory and inodes as well.
+_LEAST_BYTES = 2**16
+_ROWS = "rows.json"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -48,11 +54,8 @@ _Sources = Mapping[Path, Mapping[str, _Content | None]]
 
 @dataclass(frozen=True)
 class _Entry:
-    """Tables on disk, with their rows of program.json and the digest of each file by its name."""
-
     directory: Path
-    rows: list[dict[str, Any]]
-    digests: Mapping[str, str]
+    digest: str  # of all its files
     size: int
 
 
@@ -117,16 +120,19 @@ class TableCache:
             if entry is None:
                 return None
             self._entries.move_to_end(key)
+        linked: list[Path] = []
         try:
-            for name, digest in entry.digests.items():
+            for name in {*os.listdir(entry.directory)} - {_ROWS}:
                 os.link(entry.directory / name, directory / name)
-                if _digest(directory / name) != digest:
-                    raise OSError(errno.EIO, "it is damaged", name)
+                linked.append(directory / name)
+            if _digest_all(entry.directory) == entry.digest:
+                rows: list[dict[str, Any]] = json.loads((entry.directory / _ROWS).read_bytes())
+                return rows
         except (OSError, EnsembleToolsError):  # damaged, or gone meanwhile
-            for name in entry.digests:  # a model may have mapped what would be written to
-                (directory / name).unlink(missing_ok=True)
-            return None
-        return entry.rows
+            pass
+        for path in linked:  # a model may have mapped what would be written to
+            path.unlink()
+        return None
 
     def _write_with_room(self, tables: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
         """On a disk that is full, what is kept makes room."""
@@ -141,17 +147,18 @@ class TableCache:
         return self._write(tables, directory)
 
     def _keep(self, key: str, rows: list[dict[str, Any]], directory: Path) -> None:
-        names = [path.name for path in directory.glob("*.npy")] if rows else []
+        arrays = [*directory.glob("*.npy")] if rows else []
+        size = max(_LEAST_BYTES, sum(_disk_bytes(path) for path in arrays))
+        if size > self._most_bytes:
+            return
         own = self._directory / str(next(self._numbers))
         try:
-            size = sum(_disk_bytes(directory / name) for name in names)
-            if size > self._most_bytes:
-                return
             own.mkdir(mode=0o700)
-            for name in names:
-                os.chmod(directory / name, 0o400)
-                os.link(directory / name, own / name)
-            digests = {name: _digest(own / name) for name in names}
+            (own / _ROWS).write_text(json.dumps(rows), encoding="utf-8")
+            for path in arrays:
+                path.chmod(0o400)
+                os.link(path, own / path.name)
+            digest = _digest_all(own)
             free = shutil.disk_usage(own).free
         except (OSError, EnsembleToolsError):  # the load goes on without
             shutil.rmtree(own, ignore_errors=True)
@@ -159,8 +166,13 @@ class TableCache:
         with self._lock:
             if key in self._entries:  # damaged, or of one who did not wait
                 self._forget(key)
-            self._entries[key] = _Entry(own, rows, digests, size)
+            self._entries[key] = _Entry(own, digest, size)
             self._trim(free)
+
+    def make_room(self) -> None:
+        """Let go of what is kept where the disk has become full. Blocking."""
+        with contextlib.suppress(FileNotFoundError), self._lock:
+            self._trim(shutil.disk_usage(self._directory).free)
 
     def _trim(self, free: int) -> None:
         """Forget the least recently loaded until the bound holds, and as much is free as kept."""
@@ -232,8 +244,8 @@ def _read_content(path: Path) -> _Content:
     return content
 
 
-def _digest(path: Path) -> str:
-    return _read_content(path).digest
+def _digest_all(directory: Path) -> str:
+    return _combine(dict(_read_files(directory)))
 
 
 def _disk_bytes(path: Path) -> int:
