@@ -116,8 +116,8 @@ bench-workflows: setup  ## measures what compiling NVTabular workflows is worth 
 	.venv/bin/python -m bench workflows --out $(or $(OUT),bench-report/workflows)
 
 # README's rows, and those behind its first table.
-quoted := cold_load_python cold_load_merlin unload small_json_p50 small_json_throughput_16 binary_1mb \
-	binary_5mb json_190kb json_1_9mb json_5_5mb small_beside_large start_to_ping server_memory
+quoted := cold_load_python cold_load_merlin reload_merlin unload small_json_p50 small_json_throughput_16 \
+	binary_1mb binary_5mb json_190kb json_1_9mb json_5_5mb small_beside_large start_to_ping server_memory
 quoted_workflows := workflow_dense copies_dense copies_tensorflow_ragged copies_forest_xgboost copies_forest_lightgbm
 
 figures: setup  ## measures what the README quotes (25 minutes), into bench/results.json and the pages

@@ -145,7 +145,10 @@ class Contenders:
     def start_ours(
         self, name: str = "ours", settings: Mapping[str, str] = _DEFAULTS, *, wait: bool = True
     ) -> Iterator[Container]:
-        """Another container of that name, with these settings and otherwise default ones."""
+        """Another container of that name, with these settings and otherwise default ones.
+
+        But for tables of earlier loads, which it has none of unless the settings say so.
+        """
         with ExitStack() as undo:
             port = find_free_port()
             environment = {
@@ -154,7 +157,7 @@ class Contenders:
                 "SAGEMAKER_BIND_TO_PORT": str(port),
                 "SERVE_BIND_ADDRESS": "127.0.0.1",
                 "SERVE_MODEL_ROOT": str(self.archives.root),
-                # Each load that is timed is a first one, unless a row asks for others.
+                # Each load that is timed is a first one.
                 "SERVE_TABLE_CACHE_MB": "0",
                 # What is measured of the server's memory is shut to others with `clean`.
                 "SERVE_MODEL_ENVIRONMENT": "all",

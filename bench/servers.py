@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -219,6 +220,14 @@ class Container(SageMakerServer):
     def repository(self) -> Path:
         """Where it publishes models."""
         return Path(self.triton_argument("model-repository"))
+
+    def read_load_seconds(self, stage: str) -> float:
+        """How long loads have been in that stage, all together."""
+        page = self.demand("GET", "/metrics").decode()
+        (seconds,) = re.findall(
+            rf'^serve_load_seconds_sum{{stage="{stage}"}} (.*)', page, re.MULTILINE
+        )
+        return float(seconds)
 
     def list_steps(self, model: str) -> list[Process]:
         """The processes of a model and of its steps, whose names are <model>.<step>."""

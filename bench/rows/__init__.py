@@ -36,7 +36,8 @@ SUITES: Mapping[str, Suite] = {
     "workflows": Suite(
         "Executor: the export as Merlin serves it (SERVE_REWRITE=executor, SERVE_COMPILE=off). "
         "Ensemble: the ensemble in the executor's place, with NVTabular in it (SERVE_COMPILE=off). "
-        "Compiled: the container's default settings, the workflow a program of numpy. The "
+        "Compiled: the container's default settings, the workflow a program of numpy. Each load is "
+        "a first one: no tables are kept (SERVE_TABLE_CACHE_MB=0). The "
         "transform is the workflow alone, delivered as a single model; executor and ensemble run "
         "the same one, which stands under executor. Requests and answers are binary, so that JSON "
         "takes no part. Values are medians over the rounds, in each of which all forms are "

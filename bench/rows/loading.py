@@ -52,6 +52,35 @@ def _measure_merlin_load(run: Run) -> Iterator[Line]:
         yield Line(f"cold load, Merlin {what} + PyTorch", "s", values, goal, note=note)
 
 
+def _measure_merlin_reload(run: Run) -> Iterator[Line]:
+    archives, example = run.contenders.archives, payloads.read_example(EXPORTS / "dense")
+    for name in ("reloaded", "reloaded-beside"):
+        archives.copy_export(name, "dense")
+    inside: dict[str, list[float]] = {}
+
+    def load(side: str, server: Container, model: str) -> float:
+        before = server.read_load_seconds("tritonserver")
+        seconds = time_load(server, model, example)
+        inside.setdefault(side, []).append(server.read_load_seconds("tritonserver") - before)
+        return seconds
+
+    with run.contenders.start_ours("keeping", {"SERVE_TABLE_CACHE_MB": "1024"}) as keeping:
+        loads = {
+            "first": partial(load, "first", run.contenders.ours, "reloaded"),
+            "again": partial(load, "again", keeping, "reloaded"),
+            "beside": partial(load, "beside", keeping, "reloaded-beside"),
+        }
+        seconds = run.take_turns("load, first and again", loads, warm=True)
+    for side, what, goal in (
+        ("first", "first load, Merlin workflow + PyTorch", value_at_most(0.25)),
+        ("again", "load of it once more", value_at_most(0.12)),
+        ("beside", "load of another archive with its workflow", None),
+    ):
+        yield Line(what, "s", {"ours": seconds[side]}, goal, against=None)
+        own = inside[side][-len(seconds[side]) :]
+        yield Line(f"{what}, in tritonserver", "s", {"ours": own}, against=None)
+
+
 def _prepare_export(run: Run, by_hand: str, export: str, compile_: str) -> dict[str, str]:
     """The model of each contender: the export, and an ensemble prepared by hand where need be."""
     archives = run.contenders.archives
@@ -233,6 +262,16 @@ ROWS = (
         "the same ensemble, prepared ahead of time by python -m ensemble_tools rewrite: with the "
         "workflow compiled, as ours serves it, and with NVTabular, as one would make it by hand.",
         _measure_merlin_load,
+    ),
+    Row(
+        "reload_merlin",
+        "Loads of one Merlin workflow, first and again",
+        "POST /models of examples/merlin/dense to its 200 by the clock, then an invocation whose "
+        "answer is compared, then an unload; in turn: without tables of an earlier load "
+        "(SERVE_TABLE_CACHE_MB=0), with them, and with those of another archive that has the same "
+        "workflow. PyTorch's interpreter runs already. In tritonserver: serve_load_seconds' stage "
+        "of that name.",
+        _measure_merlin_reload,
     ),
     Row(
         "load_8_at_once",
