@@ -36,9 +36,8 @@ class TableProcesses:
     def __init__(
         self, environment: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
-        inherited = os.environ if environment is None else environment
         # numpy begins a thread for each core, for algebra that is not needed here.
-        self._environment = {**inherited, "OPENBLAS_NUM_THREADS": "1"}
+        self._environment = environment and {**environment, "OPENBLAS_NUM_THREADS": "1"}
         self._timeout_s = timeout_s
         self._running: set[subprocess.Popen[str]] = set()
         self._stopping = False
