@@ -56,6 +56,7 @@ from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import ModelsPython, find_python_on_path, find_runtime
 from container.warm.interpreters import Surroundings, WarmInterpreters
+from container.warm.libraries import Library, choose_libraries, describe_useless
 from container.work_dir import work_dir as make_work_dir
 from serve.threads import run_in_daemon_thread
 from serve.triton.access import TritonAccess
@@ -88,17 +89,22 @@ def serve(
         _check_model_root(settings)
         for unknown in settings.unknown:
             log.warning("%s", unknown)
-        if settings.preload and settings.warm == "off":
-            log.warning(
-                "SERVE_PRELOAD is set and SERVE_WARM is off: there is nothing to preload into; set"
-                " SERVE_WARM=auto"
-            )
+        libraries = choose_libraries(hardware.gpus) if settings.warm != "off" else {}
+        if useless := describe_useless(settings.preload or (), libraries):
+            log.warning("%s", useless)
         if settings.model_environment == "clean":
             shut_ourselves()
         keep_freed_memory()
         descriptors = raise_limit()
         run = _Run(
-            settings, environment, constants or Constants(), descriptors, sink, hardware, root
+            settings,
+            environment,
+            constants or Constants(),
+            descriptors,
+            sink,
+            hardware,
+            root,
+            libraries,
         )
         uvloop.run(run.run_to_the_stop())
         log.info("stopped", extra={"signal": run.stop.signal})
@@ -137,14 +143,15 @@ class _Run:
         sink: Sink,
         hardware: Hardware,
         root: Path,
+        libraries: Mapping[str, Library],
     ) -> None:
         self._hardware, self._root = hardware, root
         self._settings, self._environment = settings, environment
         self._constants = constants
         self._descriptors, self._sink = descriptors, sink
         self._output = TritonOutput(sink, settings.log_format)
-        # A process that has met a GPU cannot be forked; some libraries meet it when imported.
-        self._warm = settings.warm != "off" and not hardware.gpus
+        #: Of which there are warm interpreters.
+        self._libraries = libraries
         self.stop = _Stop()
         self._models = ModelsPython()
         self._access = TritonAccess.make_secret()
@@ -179,7 +186,7 @@ class _Run:
                 addresses,
                 _name_serving_repository(work_dir),
                 lambda: self._models,
-                self._warm,
+                bool(self._libraries),
                 self._access,
                 hide_from_models(self._environment, settings.model_environment),
                 self._replace,
@@ -281,11 +288,14 @@ class _Run:
 
     def _listen_for_stubs(self, work_dir: Path) -> Path | None:
         """The folder with the warm interpreters' sockets; None where there are to be none."""
-        if not self._warm:
-            if self._settings.warm != "off":
-                log.info("there are GPUs: each model's process imports its libraries itself")
+        if not self._libraries:
             return None
-        self._interpreters = WarmInterpreters(work_dir / "warm")
+        if self._hardware.gpus:
+            log.info(
+                "there are GPUs: models that may use one import their libraries themselves",
+                extra={"interpreters": ", ".join(self._libraries)},
+            )
+        self._interpreters = WarmInterpreters(work_dir / "warm", self._libraries)
         self._interpreters.listen()
         return self._interpreters.folder
 

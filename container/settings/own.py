@@ -84,15 +84,15 @@ class OwnSettings:
         "SERVE_WARM",
         "auto",
         "`auto`: models of one library (PyTorch, TensorFlow, XGBoost and LightGBM, Feast,"
-        " NVTabular) are forked from one process that has imported it, unless there are GPUs;"
-        " `off`: each imports it itself",
+        " pandas, NVTabular) are forked from one process that has imported it, on a machine with"
+        " GPUs only those that [can use none](#models-and-gpus); `off`: each imports it itself",
     )
     preload: tuple[str, ...] | None = variable(
         "SERVE_PRELOAD",
         "",
         "libraries that are imported at the start, and not by the first model that needs"
         " one, with commas between: `torch`, `tensorflow`, `forests`, `feast`, `pandas`,"
-        " `torch-pandas`, `nvtabular`",
+        " `torch-pandas`, `nvtabular`; on a machine with GPUs only `feast` and `pandas`",
         some_of("torch", "tensorflow", "forests", "feast", "pandas", "torch-pandas", "nvtabular"),
         shown="none",
     )

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 CODE = Path(__file__).parent / "models_side"
 _BACKLOG = 512
+#: CUDA does not survive a fork: what an interpreter imports sees no GPU, nor do its children.
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 #: Children write their model's path over their command line, and need room for it.
 _PADDING = "-" * 4096
 #: How often an interpreter is looked at, and how long one rests that ended at once, in seconds.
@@ -61,10 +63,10 @@ class Surroundings:
 class WarmInterpreters:
     """The interpreters of a container; `folder` is made by `listen`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, libraries: Mapping[str, Library] = LIBRARIES) -> None:
+        self.folder, self._libraries = folder, libraries
         #: How often each library's was started.
-        self.starts = Counter(dict.fromkeys(LIBRARIES, 0))
+        self.starts = Counter(dict.fromkeys(libraries, 0))
         self._listening: dict[str, socket.socket] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._keeping: list[asyncio.Future[None]] = []
@@ -75,7 +77,7 @@ class WarmInterpreters:
         (self.folder / "code").symlink_to(CODE)
         within = os.open(self.folder, os.O_PATH)  # a socket's path may have 107 bytes
         try:
-            for name in LIBRARIES:
+            for name in self._libraries:
                 listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 listening.bind(f"/proc/self/fd/{within}/{name}.sock")
                 listening.listen(_BACKLOG)
@@ -86,7 +88,7 @@ class WarmInterpreters:
     def start(self, surroundings: Surroundings, preload: Iterable[str] = ()) -> None:
         """Keep them from now on, those to preload at once; in the event loop."""
         preloaded = set(preload)
-        for library in LIBRARIES.values():
+        for library in self._libraries.values():
             keep = partial(self._keep, library, surroundings, library.name in preloaded)
             self._keeping.append(asyncio.ensure_future(restart_for_ever("warm interpreters", keep)))
 
@@ -150,7 +152,7 @@ class WarmInterpreters:
                     _PADDING,
                     *library.modules,
                 ],
-                env=dict(surroundings.environment),
+                env={**surroundings.environment, **_NO_GPU},
                 stdin=listening.fileno(),
                 stdout=surroundings.output,
                 stderr=surroundings.output,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -14,6 +14,8 @@ class Library:
     name: str
     #: The modules that are imported, in this order.
     modules: tuple[str, ...]
+    #: Whether it is there on machines with GPUs, for models that need none.
+    beside_gpus: bool = False
 
     def is_lacking(self, missing: Collection[str]) -> bool:
         """Whether nothing is left of it without these modules, or what is named like it is not."""
@@ -25,9 +27,9 @@ _ALL = (
     Library("tensorflow", ("numpy", "tensorflow")),
     Library("forests", ("numpy", "xgboost", "lightgbm", "treelite")),
     # For exports with Merlin's QueryFeast; what else a multi-stage recommender needs is beside it.
-    Library("feast", ("numpy", "feast", "torch", "faiss")),
+    Library("feast", ("numpy", "feast", "torch", "faiss"), beside_gpus=True),
     # For compiled workflows with functions in pandas, which need no NVTabular.
-    Library("pandas", ("numpy", "pandas", "cloudpickle")),
+    Library("pandas", ("numpy", "pandas", "cloudpickle"), beside_gpus=True),
     # For those whose predictor runs in the same process.
     Library("torch-pandas", ("numpy", "torch", "pandas", "cloudpickle")),
     Library(
@@ -47,3 +49,27 @@ _ALL = (
 )
 #: By name.
 LIBRARIES = {library.name: library for library in _ALL}
+
+
+def choose_libraries(gpus: int) -> Mapping[str, Library]:
+    """Those of which there are interpreters on a machine with so many GPUs, by name."""
+    return {name: it for name, it in LIBRARIES.items() if it.beside_gpus or not gpus}
+
+
+def describe_useless(preload: Iterable[str], libraries: Collection[str]) -> str:
+    """What of SERVE_PRELOAD has no interpreter, and why, in a sentence; empty for none.
+
+    libraries: those of which there are interpreters.
+    """
+    useless = ", ".join(name for name in preload if name not in libraries)
+    if not useless:
+        return ""
+    if not libraries:
+        return (
+            "SERVE_PRELOAD is set and SERVE_WARM is off: there is nothing to preload into; set "
+            "SERVE_WARM=auto"
+        )
+    return (
+        f"SERVE_PRELOAD names {useless}, and there are GPUs: models of that import it themselves; "
+        f"name none but {', '.join(libraries)}"
+    )

@@ -17,6 +17,9 @@ from ensemble_tools.archive.operator_forms import FUNCTION
 _NODES = {"merlin.dag.node.Node", "nvtabular.workflow.node.WorkflowNode"}
 #: How cloudpickle names a module that a function uses.
 _MODULE = "cloudpickle.cloudpickle.subimport"
+_CODE = "types.CodeType"
+#: Of Python 3.8 to 3.12: opcodes, each with a byte of its argument behind it.
+_IMPORT_NAME, _EXTENDED_ARG = 108, 144
 #: What users call an operator that they know by another name.
 _LABELS = {"UDF": "LambdaOp"}
 #: Objects that are looked at; a table in a function may have millions.
@@ -55,6 +58,36 @@ def find_named(objects: Any) -> Iterator[NamedFunction]:
             stack.append((_LABELS.get(label, label), op))
         else:
             stack += [(operator, part) for part in _parts(value)]
+
+
+def find_imports(objects: Any) -> Iterator[str]:
+    """The modules that the code of functions imports which are pickled by value; "" for some code
+    that cannot be read."""
+    stack, seen = [objects], set[int]()
+    while stack and len(seen) < _MOST:
+        value = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Inert) and class_name(value) == _CODE:
+            yield from _read_imports(value.args)
+        stack += _parts(value)
+
+
+def _read_imports(code: tuple[Any, ...]) -> Iterator[str]:
+    """code: the arguments of CodeType, the first of which are the same in Python 3.8 to 3.12."""
+    instructions, names = (code[6], code[8]) if len(code) > 8 else (None, None)
+    if not isinstance(instructions, bytes) or not isinstance(names, tuple):
+        yield ""
+        return
+    argument = 0
+    for opcode, low in zip(instructions[::2], instructions[1::2], strict=False):
+        argument = argument << 8 | low
+        if opcode == _IMPORT_NAME:
+            name = names[argument] if argument < len(names) else ""
+            yield name if isinstance(name, str) else ""
+        if opcode != _EXTENDED_ARG:
+            argument = 0
 
 
 def _find_name(value: Any) -> tuple[str, str]:

@@ -259,6 +259,8 @@ def _find_step(
 ) -> _Step:
     """Raises _Apart where a child cannot run it as tritonserver would."""
     step = f"the step {model.source_name}"
+    if model.may_use_gpu:
+        raise _Apart(f"{step} may use a GPU, and has a process of its own")
     _check_fields(step, config, _STEP_FIELDS)
     if ENVIRONMENT in config.parameters:  # not those that the interpreter has imported
         raise _Apart(f"{step} has packages of its own ({ENVIRONMENT})")

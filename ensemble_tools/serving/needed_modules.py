@@ -22,12 +22,12 @@ from ensemble_tools.errors import quoted, shown
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 
 #: What NVTabular itself cannot do without, and what cuDF brings where a workflow was fitted.
-_WITH_NVTABULAR = {
+WITH_NVTABULAR = {
     *("cloudpickle", "cudf", "cupy", "dask", "distributed", "fsspec", "merlin", "numba", "numpy"),
     *("nvtabular", "pandas", "pyarrow", "pytz", "scipy"),
 }
 #: How old pickles name Python's own modules, and what no file can be.
-_PYTHONS = {"__builtin__", "__main__", "copy_reg"}
+PYTHONS = {"__builtin__", "__main__", "copy_reg"}
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _find(version: Path) -> Iterator[NeededModule]:
         for function in _read_names(graph):
             needed = NeededModule(graph, version, function)
             top = needed.top
-            if top in listed or top in sys.stdlib_module_names or top in _WITH_NVTABULAR | _PYTHONS:
+            if top in listed or top in sys.stdlib_module_names or top in WITH_NVTABULAR | PYTHONS:
                 continue
             if any(kind(version / name) is not None for name in (top, f"{top}.py")):
                 continue

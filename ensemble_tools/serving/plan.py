@@ -21,6 +21,7 @@ from ensemble_tools.serving.asked_in_part import answer_parts
 from ensemble_tools.serving.compilation import Compile, compile_model
 from ensemble_tools.serving.config_limits import Limits, check_demands
 from ensemble_tools.serving.ensemble import select_as_ensemble
+from ensemble_tools.serving.gpu_use import mark_gpu_use
 from ensemble_tools.serving.joining import Predictor, join_steps
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.overlay import describe_doubts, describe_models
@@ -97,6 +98,8 @@ def plan(
     delivered = (model for model in selection.models if model.name not in compiled)
     check_nvtabulars(delivered, choices.nvtabular)
     if choices.warm:
+        if choices.limits.gpus:
+            models = tuple(mark_gpu_use(it, sources.get(it.source_name)) for it in models)
         models = tuple(find_warm_program(it, sources.get(it.source_name)) for it in models)
     if choices.joins:
         models, not_joined = join_steps(models, called, choices.predictors)

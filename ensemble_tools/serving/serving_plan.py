@@ -100,6 +100,8 @@ class PublishedModel:
     #: Its program, such as `1/model.py`, if a child of a warm interpreter may run it: that is
     #: Merlin's or ours and needs a large library. Else empty.
     warm: str = ""
+    #: Whether its process may use a GPU, on a machine that has one: no forked process may.
+    may_use_gpu: bool = False
     #: The warm interpreter that has what a step of ours needs; empty for NVTabular's, or none.
     interpreter: str = ""
     #: Models that it runs itself: their directories lie in its own (STEPS), and tritonserver does

@@ -2,19 +2,16 @@
 
 Those whose file is Merlin's workflow step, as merlin-systems 23.08 exports it, or a step of ours
 that runs Merlin's operators, or needs a library that takes long to import: no code of the archive's
-but what its pickles hold, as ever.
+but what its pickles hold, as ever. What may use a GPU of the machine is not forked.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import PurePosixPath
 
-from ensemble_tools.archive.source_model import GRAPH_FILE, SourceModel
+from ensemble_tools.archive.source_model import SourceModel
+from ensemble_tools.serving.gpu_use import GRAPH_LINK
 from ensemble_tools.serving.serving_plan import PublishedModel
-
-#: What lies beside a generated step that runs Merlin's graph.
-_GRAPH = f"1/{PurePosixPath(GRAPH_FILE).parts[0]}"
 
 
 def find_warm_program(model: PublishedModel, source: SourceModel | None) -> PublishedModel:
@@ -26,7 +23,9 @@ def find_warm_program(model: PublishedModel, source: SourceModel | None) -> Publ
 
 
 def _find_program(model: PublishedModel, source: SourceModel | None) -> str:
-    if model.generated and (model.interpreter or _GRAPH in dict(model.links)):
+    if model.may_use_gpu:
+        return ""
+    if model.generated and (model.interpreter or GRAPH_LINK in dict(model.links)):
         return next((name for name, _ in model.files), "")
     if source is None or source.workflow is None or len(source.versions) != 1:
         return ""

@@ -11,6 +11,8 @@ DEST/tables of an operator that takes no frames, DEST/swallowed by an `except` o
 where it runs, DEST/enumerated as a member, DEST/restored while it is unpickled, DEST/recalled as a
 class then.
 DEST/growing changes JoinExternal's table, which another function passes on to it.
+DEST/cuda_found, DEST/cuda_named and DEST/cuda_imported answer how many GPUs made_cuda.py
+sees. Their functions find it among the modules, have it as a global, or import it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from typing import Any
 os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
+sys.path.append(str(Path(__file__).parent))
+
 import dask.dataframe as dd
+import made_cuda  # type: ignore[import-not-found] # it lies beside this program
 import nvtabular
 import pandas as pd
 from merlin.dag import DataFormats
@@ -191,6 +196,22 @@ def listing(kinds: dict[str, Any]) -> Any:
     return lambda column: column * 0 + (4 if len([*kinds["tags"]]) else 0)
 
 
+def cuda_found(column: Any) -> Any:
+    import sys
+
+    return column * 0 + sys.modules["made_cuda"].count_devices()
+
+
+def cuda_named(column: Any) -> Any:
+    return column * 0 + made_cuda.count_devices()
+
+
+def cuda_imported(column: Any) -> Any:
+    import made_cuda
+
+    return column * 0 + made_cuda.count_devices()
+
+
 def growing(column: Any) -> Any:
     """The lists themselves; that of a single row is longer from then on."""
     for row in column if len(column) == 1 else ():
@@ -232,6 +253,9 @@ def main(destination: str) -> None:
         "enumerated": ops.LambdaOp(enumerated),
         "recalled": ops.LambdaOp(calling(Recalled([Tags]))),
         "restored": ops.LambdaOp(calling(Restored([Schema()]))),
+        "cuda_found": ops.LambdaOp(cuda_found),
+        "cuda_named": ops.LambdaOp(cuda_named),
+        "cuda_imported": ops.LambdaOp(cuda_imported),
     }.items():
         hashed = ["user"] >> ops.HashBucket(10)
         export(name, hashed + (["price"] >> operator), destination)

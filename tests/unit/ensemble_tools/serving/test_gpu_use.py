@@ -1,0 +1,151 @@
+"""Which models are forked on a machine with GPUs, and which are where the GPUs are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from tritonclient.grpc import model_config_pb2 as pb
+
+from container.warm.libraries import choose_libraries
+from container.warm.predictors import find_predictors
+from ensemble_tools.archive.graph_reader import read_executor_graph
+from ensemble_tools.archive.repository import read_repository
+from ensemble_tools.serving.compilation import Compile
+from ensemble_tools.serving.config_limits import Limits
+from ensemble_tools.serving.demand import measure_demand
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.plan import Choices, ServingPlan, plan
+from ensemble_tools.serving.publish import publish
+
+ROOT = Path(__file__).parents[4]
+FUNCTIONS = ROOT / "tests/golden/functions/with_filter/repository"
+OTHERS = ROOT / "tests/golden/graph_json/lambda/repository"
+STEP = "0_transformworkflowtriton"
+STAND_INS = ("pytorch", "tensorflow", "fil")
+CPU = pb.ModelInstanceGroup.KIND_CPU
+
+
+def planned(archive: Path, gpus: int = 2) -> ServingPlan:
+    """As a container on such a machine plans it."""
+    read = read_repository(archive)
+    made = Choices(
+        compile=Compile.AUTO,
+        warm=True,
+        predictors=find_predictors(STAND_INS),
+        limits=Limits(gpus=gpus),
+    )
+    return plan(read, read_executor_graph(read), Namespace("m"), made)
+
+
+def copied(archive: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(archive, folder / "archive"))
+
+
+def give_instances(archive: Path, group: str) -> None:
+    """One group, in the place of those that it has."""
+    config = archive / STEP / "config.pbtxt"
+    others = re.sub(r"instance_group \{.*?\}", "", config.read_text(), flags=re.DOTALL)
+    config.write_text(f"{others}\ninstance_group {{ {group} }}\n")
+
+
+def rename(archive: Path, old: bytes, new: bytes) -> None:
+    """In the pickle of the workflow; of one length, which the pickle says before each."""
+    assert len(old) == len(new)
+    file = archive / STEP / "1/workflow/workflow.pkl"
+    content = file.read_bytes()
+    assert old in content
+    file.write_bytes(content.replace(old, new))
+
+
+def kinds(made: ServingPlan, name: str) -> set[int]:
+    """Of the instances that tritonserver is to make of it."""
+    (model,) = (it for it in made.models if it.source_name == name)
+    return {group.kind for group in model.config.instance_group}
+
+
+def test_functions_in_pandas(tmp_path: Path) -> None:
+    """They are forked, and on the CPU, where as many instances are made as without GPUs."""
+    made = planned(FUNCTIONS)
+    model = made.models[0]
+    assert (model.source_name, model.warm) == (STEP, "1/model.py")
+    assert kinds(made, model.source_name) == {CPU}
+    demand = measure_demand(made, gpus=2).models[0]
+    assert (demand.instances, demand.on_gpus) == (1, {})
+    publish(made, tmp_path)
+    program = tmp_path / model.triton_name / "1/model.py"
+    assert "LIBRARY = 'pandas'" in program.read_text()
+    assert planned(FUNCTIONS, gpus=0).models[0].warm
+
+
+@pytest.mark.parametrize(
+    "group", ["kind: KIND_GPU", "kind: KIND_GPU gpus: [1]", "kind: KIND_MODEL", "kind: 9"]
+)
+def test_a_config_that_asks_for_a_gpu(group: str, tmp_path: Path) -> None:
+    """It is left as it is, and its process sees the GPUs."""
+    archive = copied(FUNCTIONS, tmp_path)
+    give_instances(archive, group)
+    model = planned(archive).models[0]
+    assert (model.warm, model.may_use_gpu) == ("", True)
+    assert model.config_text is not None
+    assert group in model.config_text
+
+
+@pytest.mark.parametrize("group", ["", "count: 2", "kind: KIND_AUTO gpus: [1]", "kind: KIND_CPU"])
+def test_a_config_that_asks_for_none(group: str, tmp_path: Path) -> None:
+    """Its instances are on the CPU, as many as it says."""
+    archive = copied(FUNCTIONS, tmp_path)
+    give_instances(archive, group)
+    made = planned(archive)
+    assert made.models[0].warm
+    assert kinds(made, STEP) == {CPU}
+    demand = measure_demand(made, gpus=2).models[0]
+    assert (demand.instances, demand.on_gpus) == (2 if "count" in group else 1, {})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"\x06pandas", b"\x06jaxlib"),  # a global of a function
+        (b"\x05numpy", b"\x05numba"),
+    ],
+)
+def test_functions_that_name_other_modules(old: bytes, new: bytes, tmp_path: Path) -> None:
+    """Nothing is known of these: they are where the GPUs are."""
+    archive = copied(FUNCTIONS, tmp_path)
+    rename(archive, old, new)
+    model = planned(archive).models[0]
+    assert (model.warm, model.may_use_gpu) == ("", True)
+
+
+def test_functions_of_the_archive_s_own_module() -> None:
+    """It may import anything."""
+    (model,) = planned(OTHERS).models
+    assert model.compiled is not None
+    assert (model.warm, model.may_use_gpu) == ("", True)
+    assert planned(OTHERS, gpus=0).models[0].warm
+
+
+@pytest.mark.parametrize(
+    "name", ["dense", "session", "ragged", "two_workflows", "tensorflow_ragged", "forest_xgboost"]
+)
+def test_predictors_are_where_the_gpus_are(name: str) -> None:
+    """Each in a process of its own, and the steps in front of it on the CPU."""
+    archive = ROOT / "examples/merlin" / name / "repository"
+    made = planned(archive)
+    assert not any(model.steps or model.warm for model in made.models)
+    delivered = read_repository(archive).models
+    predictors = [it for it in made.models if it.may_use_gpu]
+    assert [delivered[it.source_name].backend in STAND_INS for it in predictors] == [True]
+    for model in predictors:
+        config = delivered[model.source_name].config
+        assert config is not None
+        assert model.config.instance_group == config.message.instance_group
+
+
+def test_interpreters_are_those_of_what_is_forked() -> None:
+    """On a machine with GPUs there are no others."""
+    assert [*choose_libraries(2)] == ["feast", "pandas"]
+    assert len(choose_libraries(0)) > 2
