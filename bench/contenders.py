@@ -53,6 +53,8 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     "apart": {"SERVE_WARM": "off"},
 }
 _DEFAULTS: Mapping[str, str] = {}
+#: In Triton's file, what is not Triton's stands behind it.
+_ADDED = "# --- by the container"
 #: Where the container's tritonserver listens, and with what repository.
 _OWN = tuple(
     f"--{name}="
@@ -204,7 +206,8 @@ class Contenders:
     def _runtime(self) -> tuple[tuple[str, ...], dict[str, str]]:
         """Program and arguments taken over, and the environment, of the container's tritonserver.
 
-        The backends that it made for itself are copied: they go when that container does.
+        The backends that it made for itself are copied, without what it added to Triton's: they go
+        when that container does.
         """
         program, *arguments = self.ours.triton.command
         taken = [it for it in arguments if it.startswith(_TAKEN_OVER) and "region-prefix" not in it]
@@ -215,6 +218,8 @@ class Contenders:
             copied = self.directory / "runtime"
             shutil.copytree(top, copied, symlinks=True)
             own = {"--backend-directory": str(copied / backends.relative_to(top))}
+            utils = copied / backends.relative_to(top) / "python/triton_python_backend_utils.py"
+            utils.write_text(utils.read_text().partition(_ADDED)[0])
             taken = [_replace_value(argument, own) for argument in taken]
         listed = Path(f"/proc/{self.ours.triton.pid}/environ").read_bytes().decode().split("\0")
         environment = dict(pair.split("=", 1) for pair in listed if "=" in pair)

@@ -31,6 +31,7 @@ from container.tritonserver.features import (
     WHEEL_LIBRARIES,
     find_features,
 )
+from container.tritonserver.python_utils import UTILS, write_faster_utils
 from container.tritonserver.stub import (
     STUB,
     check_numpy,
@@ -158,7 +159,11 @@ def find_runtime(
         backends = _make_wheel_overlay(overlay, root, python, stand_ins)
     else:
         check_stub(root / "backends/python" / STUB, python, environment)
-        backends = _make_plain_overlay(overlay, root, stand_ins) if stand_ins else root / "backends"
+        utils = _write_utils(root, work_dir)
+        if stand_ins or utils is not None:
+            backends = _make_plain_overlay(overlay, root, stand_ins, utils)
+        else:
+            backends = root / "backends"
     apart = () if OWN_REGIONS in knows else stand_ins
     for name in stand_ins:
         if name in apart:
@@ -323,19 +328,39 @@ def _make_wheel_overlay(
     (overlay / WHEEL_LIBRARIES).symlink_to(root.parent.parent / WHEEL_LIBRARIES)
     _link_backends(root, backends, but={"python", *stand_ins})
     (backends / "python").mkdir()
-    for name in ("libtriton_python.so", "triton_python_backend_utils.py"):
+    for name in ("libtriton_python.so", UTILS):
         shutil.copy(root / "backends/python" / name, backends / "python" / name)
+    utils = write_faster_utils(root / "backends/python" / UTILS)
+    if utils is not None:
+        (backends / "python" / UTILS).write_text(utils, "utf-8")
     shutil.copy(stub, backends / "python" / STUB)
     (backends / "python" / STUB).chmod(0o755)
     return backends
 
 
-def _make_plain_overlay(overlay: Path, root: Path, stand_ins: Collection[str]) -> Path:
-    """The runtime's own backends, each as a link, with room for ours beside them."""
+def _make_plain_overlay(
+    overlay: Path, root: Path, stand_ins: Collection[str], utils: str | None
+) -> Path:
+    """The runtime's own backends, each as a link, with room for ours beside them.
+
+    utils: in the place of that file of the python backend, which then is a copy (3 MB), since the
+    file is looked for beside the library.
+    """
     backends = overlay / "backends"
     _make_directory(overlay, backends)
-    _link_backends(root, backends, but=stand_ins)
+    _link_backends(root, backends, but=stand_ins if utils is None else {"python", *stand_ins})
+    if utils is not None:
+        copied = shutil.copytree(root / "backends/python", backends / "python")
+        (copied / UTILS).unlink()  # it may be read-only, or one file with others
+        (copied / UTILS).write_text(utils, "utf-8")
     return backends
+
+
+def _write_utils(root: Path, work_dir: Path) -> str | None:
+    """None where Triton's file is not known, or where the stub, beside it, could not be run."""
+    if os.statvfs(work_dir.parent).f_flag & os.ST_NOEXEC:
+        return None
+    return write_faster_utils(root / "backends/python" / UTILS)
 
 
 def _make_directory(overlay: Path, backends: Path) -> None:

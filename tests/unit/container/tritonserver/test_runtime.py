@@ -7,6 +7,7 @@ import os
 import sys
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,7 @@ from container.tritonserver.features import (
     PYTHON_BASED,
     find_features,
 )
+from container.tritonserver.python_utils import UTILS, write_faster_utils
 from container.tritonserver.runtime import (
     STAND_INS,
     ask_interpreter,
@@ -143,6 +145,30 @@ def test_an_image_with_its_own_backends_is_used_as_it_is(tmp_path: Path) -> None
     assert runtime.backend_directory == tmp_path / "opt/backends"
     assert runtime.stand_ins == ()
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("mounted", [0, os.ST_NOEXEC])
+def test_an_image_whose_functions_for_strings_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: int
+) -> None:
+    """Its Python backend is copied, with faster ones, unless the stub could not be run there."""
+    program = image(tmp_path / "opt", "python", *OUR_BACKENDS, python=OUR_VERSION)
+    wheel = find_tritonserver(None, {"PATH": ""}).parents[1] / "backends/python" / UTILS
+    own = tmp_path / "opt/backends/python" / UTILS
+    own.write_text(wheel.read_text())
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=mounted))
+    settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
+    backends = find_runtime(settings, tmp_path / "work", {}).backend_directory
+    if mounted:
+        assert backends == tmp_path / "opt/backends"
+        return
+    python = backends / "python"
+    assert not python.is_symlink()
+    assert {path.name for path in python.iterdir()} == {path.name for path in own.parent.iterdir()}
+    assert os.access(python / "libtriton_python.so", os.X_OK)
+    assert (python / UTILS).read_text() == write_faster_utils(own)
+    assert own.read_text() == wheel.read_text()
+    assert (backends / "fil").resolve() == tmp_path / "opt/backends/fil"
 
 
 @pytest.mark.parametrize("missing", OUR_BACKENDS)
