@@ -137,7 +137,8 @@ def _files(saved: SavedOperator, name: str) -> dict[Any, str]:
         if not key:
             raise record.refuse("key", "is empty")
         path = record.field("path", str)
-        # Categorify's vocabs lie beside the node's directory: `../node_3categories/` (see place_of)
+        # Categorify's vocabs lie beside the node's directory: `../node_3categories/`, as
+        # workflow_files.find_category_path says.
         relative_path = os.path.normpath(saved.artifacts.relative_to(saved.workflow) / path)
         if not relative_path.startswith("artifacts/") or not relative_path.isprintable():
             raise record.refuse(

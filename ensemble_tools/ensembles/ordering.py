@@ -1,4 +1,4 @@
-"""The second stage: in which order steps can run, and what waits for what. No I/O.
+"""In which order steps can run, and what waits for what. No I/O.
 
 Steps that may err at a request run one after the other. tritonserver up to 2.6x never releases an
 ensemble's request when a step errs while another one runs: the models then say UNLOADING for ever,

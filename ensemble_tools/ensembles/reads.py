@@ -1,4 +1,4 @@
-"""The first stage: who reads what, and whether a model must stand in front of the ensemble. No I/O.
+"""Who reads what, and whether a model must stand in front of the ensemble. No I/O.
 
 Ensembles have one name space for tensors, and every input must be read by a step. Where the answer
 has a column under the name of a request's column, or leaves a column of the request unread, a

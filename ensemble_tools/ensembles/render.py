@@ -1,4 +1,4 @@
-"""The third stage: the models that are generated, as configs and sources. No I/O."""
+"""The models that are generated, as configs and sources. No I/O."""
 
 from __future__ import annotations
 

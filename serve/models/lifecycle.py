@@ -377,7 +377,7 @@ def _describe(serving_plan: ServingPlan) -> dict[str, object]:
     if workflows:
         facts["compiled"] = f"{serving_plan.compiled} of {workflows} workflows"
     if serving_plan.json_workflows:
-        facts["no_pickle"] = f"{serving_plan.json_workflows} workflows, from graph.json"
+        facts["from_graph_json"] = f"{serving_plan.json_workflows} workflows"
     for key, sentences in (
         ("kept", serving_plan.kept),
         ("not_compiled", serving_plan.not_compiled),

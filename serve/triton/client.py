@@ -1,4 +1,4 @@
-"""Health and inference. Foreign errors become ours here and in control, and nowhere else.
+"""Health and inference. What a connection raises becomes an error of ours here; gRPC's, in control.
 
 Inference goes over HTTP, since a caller's bytes can be passed through as they are. Model control
 goes over gRPC: tritonserver carries out an HTTP load on the thread that also serves invocations,

@@ -29,13 +29,15 @@ BEGIN, END = "<!-- made by make listings -->", "<!-- end of the listing -->"
 
 
 def decisions() -> str:
-    """A row for each page of decisions, with the number and the heading of each."""
+    """A row for each page of decisions, with numbers and headings; and the highest number."""
     rows = [
         f"| [{title}]({page.name}) | {', '.join(headings)} |"
         for page in _decision_pages()
         for title, *headings in [re.findall(r"^##? (.+)$", page.read_text(), re.MULTILINE)]
     ]
-    return "\n".join(["| page | decisions |", "|---|---|", *rows])
+    highest = max(int(number) for number in re.findall(r"\b(\d+)\. ", "".join(rows)))
+    table = "\n".join(["| page | decisions |", "|---|---|", *rows])
+    return f"{table}\n\nThe highest number is {highest}."
 
 
 def metrics() -> str:

@@ -83,15 +83,15 @@ def test_arrows_of_the_plan_hold(project: str) -> None:
 
 @pytest.mark.parametrize("project", PROJECTS)
 def test_contracts_name_every_module(project: str) -> None:
-    """A new module of a room with layers has a place in them before it has code."""
+    """A new module of a folder with layers has its layer before it has code."""
     contracts = (ROOT / project / "pyproject.toml").read_text()
-    rooms = re.findall(r"^containers = .*\n(.*)$", contracts, re.MULTILINE)
-    assert rooms
-    assert set(rooms) == {"exhaustive = true"}
+    folders = re.findall(r"^containers = .*\n(.*)$", contracts, re.MULTILINE)
+    assert folders
+    assert set(folders) == {"exhaustive = true"}
 
 
 def test_one_reader_of_the_environment() -> None:
-    """os.environ is read where a program begins, and handed to settings.py as a mapping."""
+    """os.environ is read where a program begins, and handed on as a mapping."""
     readers = [
         relative(path) for path in sources(*PACKAGES) if "os.environ" in words(path).attributes
     ]

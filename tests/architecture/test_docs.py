@@ -82,6 +82,7 @@ def _names(text: str) -> Iterator[str]:
             yield name
 
 
+@cache
 def _exists(name: str) -> bool:
     """In this checkout or in a project of it, whatever the machine has at an absolute path."""
     roots = (ROOT / project for project in ("", *PROJECTS))

@@ -53,7 +53,7 @@ def test_merlins_numbers(name: str, container: Container) -> None:
         answer = container.invoke("model", (HERE / name / "request.json").read_bytes())
     assert answer.status_code == 200, answer.text
     check_numbers(HERE / name, answer.json())
-    assert 'compiled="1 of 1 workflows" no_pickle="1 workflows' in container.log
+    assert 'compiled="1 of 1 workflows" from_graph_json="1 workflows' in container.log
 
 
 def test_both_formats_in_one_graph(container: Container, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_both_formats_in_one_graph(container: Container, tmp_path: Path) -> None
         answer = container.invoke("mixed", (TWO / "request.json").read_bytes())
     assert answer.status_code == 200, answer.text
     check_numbers(TWO, answer.json())
-    assert 'compiled="2 of 2 workflows" no_pickle="1 workflows' in container.log
+    assert 'compiled="2 of 2 workflows" from_graph_json="1 workflows' in container.log
 
 
 @pytest.mark.parametrize("module", ["nvt_functions", "our_package.inner"])

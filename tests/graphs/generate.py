@@ -97,10 +97,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph ready for export. answer_is_random: its tensors with other numbers each time."""
+    """A graph ready for export."""
 
     ensemble: Ensemble
     request_cols: tuple[Col, ...]
+    #: The answer's tensors that have other numbers each time.
     random_tensors: tuple[str, ...]
 
 

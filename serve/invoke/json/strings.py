@@ -2,7 +2,7 @@
 
 Plain is what JSON writes as it is: no backslash, no quote, no control character. Strings that are
 not plain, or where the arrays cannot prove that they have read what is there, are left to
-tensor_text, which goes from string to string.
+tensor_json.py, which goes from string to string.
 """
 
 from __future__ import annotations

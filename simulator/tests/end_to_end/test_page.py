@@ -522,7 +522,7 @@ async def ids(client: httpx.AsyncClient, count: int, last_event_id: str | None =
 
 
 async def test_the_state_is_the_view_as_json(endpoint: PlayedEndpoint) -> None:
-    """Field names are view.py's, enums are their values."""
+    """Field names are those of watch/state.py, enums are their values."""
     async with client_of(endpoint) as client:
         state = (await client.get("/simulator/state")).json()
     assert state["endpoint_name"] == "shop"

@@ -20,8 +20,8 @@ def check_target_model(name: str, rules: Rules) -> str:
 
     One leading slash is taken off: AWS documents a relative path, but clients in public code send
     "/model.tar.gz". The API reference's pattern is `\\A\\S[\\p{Print}]*\\z`. Java reads
-    `\\p{Print}` as ASCII by default, and runtime_request.py refuses any other header on the wire;
-    a path of printable characters of other scripts is safe all the same, and is taken here.
+    `\\p{Print}` as ASCII by default, and api/wire.py refuses any other header on the wire; a path
+    of printable characters of other scripts is safe all the same, and is taken here.
     """
     _check_characters(name, rules.target_model_characters)
     path = name.removeprefix("/")

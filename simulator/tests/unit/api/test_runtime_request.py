@@ -25,6 +25,6 @@ def test_the_container_is_told_the_target_model_that_is_loaded(
 
 @FIELDS
 def test_on_the_wire_a_target_model_is_ascii(fields: dict[str, Field]) -> None:
-    """target_model.py takes other scripts; a header of the API does not."""
+    """check_target_model takes other scripts; a header of the API does not."""
     with pytest.raises(InvalidRequest, match="printable ASCII"):
         accept(fields, [(NAME, "Straße.tar.gz")], FakeEndpoint(), "r")

@@ -1,4 +1,4 @@
-"""The second stage: no two steps that may err run side by side."""
+"""No two steps that may err run side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first stage: who reads what, and whether a model must stand in front."""
+"""Who reads what, and whether a model must stand in front."""
 
 from __future__ import annotations
 

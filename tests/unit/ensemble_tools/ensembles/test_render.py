@@ -1,4 +1,4 @@
-"""The third stage: configs and sources, by value."""
+"""Configs and sources, by value."""
 
 from __future__ import annotations
 
