@@ -46,6 +46,7 @@ from serve.models.health import Health
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Registry
 from serve.models.request_queue import RequestQueues
+from serve.models.request_rate import RequestRate
 from serve.models.revival import Revival
 from serve.resources.footprints import StubSettings
 from serve.resources.gpus import Gpus
@@ -279,7 +280,13 @@ class Container:
             self._crowd,
             self._queues,
             self.observability.telemetry,
+            self._make_rate(),
         )
+
+    def _make_rate(self) -> RequestRate | None:
+        """None where a model may be asked as often as callers like."""
+        most_a_second = limits.request_rate(self._settings)
+        return RequestRate(self._registry, most_a_second) if most_a_second else None
 
     def _make_health_check(self) -> HealthCheck:
         """The question of /ping: tritonserver's liveness, or the readiness of the single model.

@@ -9,7 +9,7 @@ from container.machine.descriptors import count_connections_allowed
 from container.settings.reading import Settings
 from container.settings.values import MIB
 from serve.http.connections import ConnectionLimits
-from serve.limit import Limit, TimeLimit
+from serve.limit import Limit, RateLimit, TimeLimit
 from serve.models.request_queue import Bounds
 
 MODEL_ROOT = "SERVE_MODEL_ROOT"
@@ -47,6 +47,11 @@ def connections(settings: Settings, read_timeout_s: float) -> ConnectionLimits:
         settings.invoke_timeout,
         largest_body(settings),
     )
+
+
+def request_rate(settings: Settings) -> RateLimit:
+    """Requests of one model in a second; 0 for any number."""
+    return RateLimit(settings.rate_limit, "SERVE_RATE_LIMIT")
 
 
 def load_timeout(settings: Settings) -> TimeLimit:

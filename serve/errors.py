@@ -16,6 +16,7 @@ ServeError
 │   └── KilledForMemory         so much that the kernel killed a process while a model was loaded
 ├── DiskFailed                  ours: the disk did not give what an archive holds
 ├── Overloaded                  too many ask at once; the caller can try again in a moment
+│   └── AskedTooOften           a model is asked more often than one may be
 ├── StoreUnavailable            a feature store that the model asks is down
 ├── InvocationFailed            the model raised, or answered what cannot be passed on
 └── TritonError                 ours: tritonserver did not do what it was asked
@@ -24,6 +25,8 @@ ServeError
 """
 
 from __future__ import annotations
+
+import math
 
 from serve.limit import add_setting, name_setting, named
 
@@ -131,10 +134,30 @@ class DiskFailed(ServeError):
 
 
 class Overloaded(ServeError):
-    """Too many requests, connections or bytes at once; why says which, and the setting."""
+    """Too many requests, connections or bytes at once; why says which, and the setting.
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"{why}; try again in a moment")
+    retry_after_s: whole seconds after which the caller may try again.
+    """
+
+    retry_after_s = 1
+
+    def __init__(self, why: str, when: str = "in a moment") -> None:
+        super().__init__(f"{why}; try again {when}")
+
+
+class AskedTooOften(Overloaded):
+    """A model is asked more often than one may be; wait_s: until it may be asked again.
+
+    most_a_second: a RateLimit if a setting says it.
+    """
+
+    def __init__(self, name: str, most_a_second: float, wait_s: float) -> None:
+        self.retry_after_s = max(1, math.ceil(wait_s))
+        super().__init__(
+            f"the model {shortened(name)} is asked more than {most_a_second:g} times a second"
+            f"{named(most_a_second)}",
+            f"in {self.retry_after_s} s",
+        )
 
 
 class InvocationFailed(ServeError):

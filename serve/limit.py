@@ -34,6 +34,10 @@ class TimeLimit(float):
         return limit
 
 
+class RateLimit(TimeLimit):
+    """How many there may be in a second; setting: as a Limit's."""
+
+
 def name_setting(limit: float) -> str:
     """The setting that a number comes from; empty for a plain one."""
     return limit.setting if isinstance(limit, (Limit, TimeLimit)) else ""

@@ -12,6 +12,7 @@ from container.model_environment import ModelEnvironment
 from container.settings.values import (
     level,
     metric_dimensions,
+    rate,
     some_of,
     whole,
 )
@@ -143,6 +144,14 @@ class OwnSettings:
         " first: at least 4 requests of each model are at work before one waits, more with more"
         " instances, with batches, or while it is quick",
         whole(4),
+    )
+    rate_limit: float = variable(
+        "SERVE_RATE_LIMIT",
+        "0",
+        "requests a second of one model, as `20` or `0.5`: a second's worth may come at once, and"
+        " at least one; more get 429 with `Retry-After`, at their heads"
+        " ([fair shares](reliability.md#fair-shares)); `0`: any number",
+        rate,
     )
     translate_json_from: int = variable(
         "SERVE_TRANSLATE_JSON_FROM",

@@ -136,6 +136,13 @@ def seconds(raw: str) -> float:
     return float(raw)
 
 
+def rate(raw: str) -> float:
+    """How many a second; 0 for any number."""
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", raw):
+        raise Unfit("requests a second as 20 or 0.125, below 1,000,000; 0 for any number")
+    return float(raw)
+
+
 def fraction(raw: str) -> float:
     """A share from 0 to 1."""
     if not re.fullmatch(r"[0-9]{0,9}\.?[0-9]{1,9}", raw) or float(raw) > 1:

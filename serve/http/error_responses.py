@@ -30,6 +30,7 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (errors.KilledForMemory, 507),
     (errors.ResourceExhausted, 507),
     (errors.DiskFailed, 500),
+    (errors.AskedTooOften, 429),
     (errors.Overloaded, 503),
     (errors.StoreUnavailable, 503),
     (errors.TritonUnavailable, 503),
@@ -38,9 +39,6 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (errors.InvocationFailed, 500),
     (errors.ServeError, 500),
 )
-
-#: When one who was refused for the number of others may try again, in seconds.
-RETRY_AFTER_S = 1
 
 
 #: What a request to load a model asked for stands under this name in its state.
@@ -54,7 +52,6 @@ _LONGEST = 256
 ErrorAnswer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
 _JSON = (b"content-type", b"application/json")
-_RETRY = (b"retry-after", b"%d" % RETRY_AFTER_S)
 
 
 def make_error_answer(error: Exception) -> ErrorAnswer:
@@ -67,7 +64,9 @@ def make_error_answer(error: Exception) -> ErrorAnswer:
             write_error_body(f"internal error ({name}); see the log of the container"),
         )
     status = find_status(error)
-    headers = [_RETRY, _JSON] if isinstance(error, errors.Overloaded) else [_JSON]
+    headers = [_JSON]
+    if isinstance(error, errors.Overloaded):
+        headers = [(b"retry-after", b"%d" % error.retry_after_s), _JSON]
     return status, headers, write_error_body(str(error))
 
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import closing
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -20,7 +20,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from serve.deadline import within
-from serve.errors import ServeError, TritonUnavailable
+from serve.errors import AskedTooOften, ServeError, TritonUnavailable
 from serve.http.bounded_protocol import CONTINUE, BoundedProtocol, Phase
 from serve.http.connections import Connections
 from serve.http.error_responses import find_status, make_error_answer
@@ -30,6 +30,7 @@ from serve.invoke.request import Request
 from serve.limit import UNCOUNTED
 from serve.log_context import bind
 from serve.models.request_queue import HeldBody, RequestQueues
+from serve.models.request_rate import RequestRate
 from serve.telemetry.invocation_record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer, AnswerStream, Headers, write_together
@@ -48,11 +49,12 @@ def make_invocation_protocol(
     crowd: Connections,
     queues: RequestQueues,
     telemetry: Telemetry,
+    rate: RequestRate | None = None,
 ) -> type[BoundedProtocol]:
     """The protocol class that answers invocations itself.
 
     model_of: the model's name for the url of an invocation, None for any other url. queues: count
-    the bytes of bodies. telemetry: is told how each ended.
+    the bytes of bodies. telemetry: is told how each ended. rate: None for any.
     """
     members = {
         "invocation": invocation,
@@ -62,7 +64,9 @@ def make_invocation_protocol(
         "telemetry": telemetry,
         "streams": invocation.streams,
     }
-    return type("InvocationProtocol", (_Protocol,), members)
+    if rate is None:
+        return type("InvocationProtocol", (_Protocol,), members)
+    return type("InvocationProtocol", (_RatedProtocol,), {**members, "rate": rate})
 
 
 #: The size of an answer, in bytes, up to which its caller has it before it is counted and logged. A
@@ -123,6 +127,7 @@ class _Exchange:
         "keep_alive",
         "model_name",
         "pieces",
+        "refusal",
         "request",
         "response_complete",
         "response_started",
@@ -142,6 +147,7 @@ class _Exchange:
         self.held: HeldBody | None = None
         self.task: asyncio.Task[None] | None = None
         self.request: Request | None = None
+        self.refusal: AskedTooOften | None = None
 
     def drop_body(self) -> None:
         """It is needed no more: the answer is there, or nobody waits for it."""
@@ -447,6 +453,41 @@ class _Protocol(BoundedProtocol):
         if not exchange.keep_alive:
             self.transport.close()
         self.on_response_complete()
+
+
+class _RatedProtocol(_Protocol):
+    """Refuses requests of models that are asked too often. Where none is, it costs nothing.
+
+    Whether a request is refused is decided at its head. A small body is read, since the connection
+    stays then; a larger one, or one that its caller has not begun, ends the connection instead.
+    """
+
+    rate: RequestRate
+
+    def _begin_exchange(self, model_name: str) -> None:
+        super()._begin_exchange(model_name)
+        refusal = self.rate.count(model_name)
+        if refusal is None:
+            return
+        if self.expect_100_continue or _is_large(self.headers):
+            self.refuse(refusal)
+        exchange: Any = self.cycle
+        exchange.refusal = refusal
+
+    def _count(self, exchange: _Exchange) -> None:
+        if exchange.refusal is not None:
+            self.refuse(exchange.refusal)
+        super()._count(exchange)
+
+    def _answer(self, exchange: _Exchange) -> Coroutine[Any, Any, None]:
+        if exchange.refusal is None:
+            return super()._answer(exchange)
+        return self._refuse(exchange, self._record(exchange), exchange.refusal)
+
+
+def _is_large(headers: Headers) -> bool:
+    """Whether a body is announced that is worth counting; one in chunks announces nothing."""
+    return any(name == b"content-length" and int(value) > UNCOUNTED for name, value in headers)
 
 
 def _write_head(exchange: _Exchange, status: int, headers: Headers, framing: bytes) -> bytes:

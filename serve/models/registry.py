@@ -79,6 +79,7 @@ class Model:
     #: Those of its Triton models once it was loaded; none for a model that calls no others by name.
     stubs: frozenset[Stub] = frozenset()
     archive: str = ""  # the identity of what it is loaded from
+    due: int = 0  # its next request's time at its highest rate, in ns (request_rate.py)
     queue: RequestQueue = field(default_factory=lambda: RequestQueues().queue(""))
     _changed: asyncio.Event | None = None
 

@@ -65,19 +65,25 @@ class Bounds:
 
 
 class Overloads:
-    """Errors of a crowd, logged now and then, since there are many at once."""
+    """Refusals that come in crowds, logged now and then. status: what they are answered with."""
 
-    def __init__(self) -> None:
+    def __init__(self, status: int = 503) -> None:
+        self._status = status
         self._refused, self._logged_at = 0, -_LOGGED_EVERY_S
 
     def make_error(self, why: str) -> Overloaded:
         """The error to raise."""
+        self.count(why)
+        return Overloaded(why)
+
+    def count(self, why: object) -> None:
+        """One more is refused; why: a sentence, or an error that has it."""
         self._refused += 1
         now = time.monotonic()
         if now - self._logged_at >= _LOGGED_EVERY_S:
-            _log.warning("refused with 503: %s", why, extra={"refused": self._refused})
+            extra = {"refused": self._refused}
+            _log.warning("refused with %d: %s", self._status, why, extra=extra)
             self._refused, self._logged_at = 0, now
-        return Overloaded(why)
 
 
 class RequestQueues:

@@ -163,6 +163,7 @@ _NO_STATUS = 0
 #: By the container's status: what to do.
 _CURES = {
     _NO_STATUS: "send fewer rows, or look at ModelLatency in `status`",
+    429: "wait, or raise SERVE_RATE_LIMIT in container.environment",
     503: "it restarts, or a feature store is down: ask again",
     507: "the instance lacks memory for it: take a larger instances.type, or fewer archives",
 }

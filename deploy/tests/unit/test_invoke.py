@@ -108,6 +108,7 @@ def test_a_failure_of_aws_may_be_asked_again(code: str) -> None:
     [
         (399, "has more"),
         (400, "correct the request"),
+        (429, "raise SERVE_RATE_LIMIT"),
         (499, "correct the request"),
         (500, "has more"),
         (503, "ask again"),

@@ -52,6 +52,7 @@ def test_names_are_settings() -> None:
         name_setting(limits.connections(settings, 30).largest_body),
         name_setting(limits.load_timeout(settings)),
         name_setting(limits.invoke_timeout(settings)),
+        name_setting(limits.request_rate(settings)),
         name_setting(limits.memory_reserve(settings)),
         name_setting(limits.gpu_memory_reserve(settings)),
         limits.MODEL_ROOT,

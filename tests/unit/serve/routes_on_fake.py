@@ -23,6 +23,7 @@ from serve.limit import Limit
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.request_queue import Bounds, RequestQueues
+from serve.models.request_rate import RequestRate
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer, AnswerStream
@@ -165,8 +166,8 @@ BOUNDS = Bounds(
 
 
 @contextlib.asynccontextmanager
-async def routes_on_fake() -> AsyncIterator[RoutesOnFake]:
-    """The multi-model routes in front of a FakeInvocation."""
+async def routes_on_fake(rate: RequestRate | None = None) -> AsyncIterator[RoutesOnFake]:
+    """The multi-model routes in front of a FakeInvocation; rate: as the protocol's."""
     fake = FakeInvocation()
     crowd, queues = Connections(LIMITS), RequestQueues(BOUNDS)
 
@@ -182,7 +183,7 @@ async def routes_on_fake() -> AsyncIterator[RoutesOnFake]:
             model_routes,
         ),
         http=make_invocation_protocol(
-            cast(Invocation, fake), find_invoked_model, crowd, queues, telemetry
+            cast(Invocation, fake), find_invoked_model, crowd, queues, telemetry, rate
         ),
         host="127.0.0.1",
         port=0,

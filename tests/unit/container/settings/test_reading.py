@@ -133,6 +133,12 @@ def test_all_mistakes_come_together() -> None:
         ("SAGEMAKER_TRITON_PING_MODE", "LIVE"),
         ("SERVE_INVOKE_TIMEOUT", "inf"),
         ("SERVE_MAX_WAITING_TOTAL_MB", "3"),
+        ("SERVE_RATE_LIMIT", "-1"),
+        ("SERVE_RATE_LIMIT", "0.0001"),
+        ("SERVE_RATE_LIMIT", "1000000"),
+        ("SERVE_RATE_LIMIT", "1e3"),
+        ("SERVE_RATE_LIMIT", "20/s"),
+        ("SERVE_RATE_LIMIT", "nan"),
         ("SERVE_LOG_LEVEL", "verbose"),
         ("SERVE_LOG_FORMAT", "JSON"),
     ],
@@ -140,6 +146,15 @@ def test_all_mistakes_come_together() -> None:
 def test_what_is_refused(variable: str, words: str) -> None:
     """A value out of its kind or its limits is a mistake of that variable and no other."""
     assert set(mistakes_of({variable: words})) == {variable}
+
+
+def test_a_rate_may_have_decimals() -> None:
+    """Down to one in a thousand seconds; 0 and nothing are none."""
+    rates = [
+        read_settings({"SERVE_RATE_LIMIT": words}).rate_limit
+        for words in ("", "0", "0.000", "20", "0.001", "999999.999")
+    ]
+    assert rates == [0, 0, 0, 20, 0.001, 999_999.999]
 
 
 def test_one_setting_alone() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from serve import errors
 from serve.http.error_responses import STATUSES, make_error_answer
+from serve.limit import RateLimit
 
 #: The contract's (contract.md, the multi-model API); 5xx are ours.
 EXPECTED = {
@@ -26,6 +27,7 @@ EXPECTED = {
     errors.ResourceExhausted("x"): 507,
     errors.DiskFailed("x"): 500,
     errors.Overloaded("x"): 503,
+    errors.AskedTooOften("m", 2.0, 0.3): 429,
     errors.InvocationFailed("x"): 500,
     errors.FailedAtRequest("x"): 400,
     errors.StoreUnavailable("x"): 503,
@@ -59,8 +61,22 @@ def test_statuses(error: errors.ServeError, status: int) -> None:
 def test_who_is_one_too_many_may_try_again_soon() -> None:
     """An answer to nobody else says when."""
     told = {type(error) for error in EXPECTED if len(make_error_answer(error)[1]) > 1}
-    assert told == {errors.Overloaded}
+    assert told == {errors.Overloaded, errors.AskedTooOften}
     assert (b"retry-after", b"1") in make_error_answer(errors.Overloaded("x"))[1]
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "seconds"), [(1e-9, 1), (0.3, 1), (1.0, 1), (1.1, 2), (1000.0, 1000)]
+)
+def test_who_asks_too_often_is_told_when_to_come_back(wait_s: float, seconds: int) -> None:
+    """In whole seconds, one at least, in the header as in the sentence."""
+    error = errors.AskedTooOften("m", RateLimit(0.5, "SERVE_RATE_LIMIT"), wait_s)
+    _, headers, body = make_error_answer(error)
+    assert (b"retry-after", b"%d" % seconds) in headers
+    assert json.loads(body)["error"] == (
+        "the model 'm' is asked more than 0.5 times a second (SERVE_RATE_LIMIT); try again in"
+        f" {seconds} s"
+    )
 
 
 def test_a_bug_is_no_caller_s_to_read() -> None:

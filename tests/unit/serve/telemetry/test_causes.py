@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from serve.errors import (
+    AskedTooOften,
     BadRequest,
     DiskFailed,
     FailedAtRequest,
@@ -29,6 +30,7 @@ from serve.telemetry.causes import CAUSES, find_cause
         (ModelUnusable("no config"), "archive"),
         (DiskFailed("EIO"), "disk"),
         (Overloaded("too many"), "crowd"),
+        (AskedTooOften("m", 2.0, 0.3), "rate"),
         (InvocationFailed("it raised"), "model"),
         (FailedAtRequest("it raised at this request"), "model"),
         (StoreUnavailable("the store hangs"), "feature_store"),
