@@ -84,8 +84,8 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
         description="Look at a model archive, packed or extracted, as the container would, rewrite "
-        "it, verify it, pack it, make a request for it. Nothing in an archive is run but by "
-        "verify: its pickles are read as data.",
+        "it, verify it, compare it with another, pack it, make a request for it. Nothing in an "
+        "archive is run but by verify and compare: its pickles are read as data.",
         epilog=EPILOG,
     )
     kind: type[argparse.ArgumentParser] = _CommandParser

@@ -13,15 +13,13 @@ if __name__ == "__main__":
 import argparse
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from container.errors import ContainerError
-from container.machine.hardware import look_at_hardware
-from container.settings.reading import Settings, read_settings
+from container.settings.reading import Settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
 from ensemble_tools.commands.path_argument import add_paths, open_path
 from ensemble_tools.commands.several import (
@@ -41,20 +39,12 @@ from verification.reports.report import Report
 from verification.reports.text_report import write_text_lines
 from verification.requests.request_file import read_requests
 from verification.run import Task, verify
+from verification.settings import HEEDED, add_python, make_settings
 
 EQUAL, DIFFERENT, MISUSED = 0, 1, 2
 _FAILURES = (VerificationError, ContainerError, EnsembleToolsError, OSError)
 #: The `format` of what is said of several archives as JSON.
 _SEVERAL = "merlin-sagemaker-verify-several"
-#: Of the container's settings, those that say how models are run; ports and the like are our own.
-_HEEDED = (
-    "SERVE_TRITON_SERVER",
-    "SERVE_BACKEND_PYTHON",
-    "SERVE_LOAD_TIMEOUT",
-    "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE",
-    "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE",
-    "SAGEMAKER_TRITON_TENSORFLOW_VERSION",
-)
 _DESCRIPTION = """\
 Start one tritonserver with an executor export in it three times: Merlin's executor itself, the form
 that the container serves in its place, and that form with its NVTabular workflows compiled, as it
@@ -115,7 +105,7 @@ def main(
 
 def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     requests = read_requests(options.requests) if options.requests else None
-    settings = _make_settings(options, environment)
+    settings = make_settings(environment, HEEDED, options.python)
 
     def verify_one(path: Path) -> tuple[Forms | None, Report | None]:
         return _verify(options, path, requests, settings, environment)
@@ -207,18 +197,11 @@ def choose_exit_code(report: Report) -> int:
     return EQUAL if report.is_equal else DIFFERENT
 
 
-def _make_settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    heeded = {name: environment[name] for name in _HEEDED if name in environment}
-    if options.python is not None:
-        heeded["SERVE_BACKEND_PYTHON"] = options.python
-    return read_settings(heeded, look_at_hardware())
-
-
 def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ensemble_tools verify",
         description=_DESCRIPTION,
-        epilog=_EPILOG.format(heeded=",\n   ".join(_HEEDED)),
+        epilog=_EPILOG.format(heeded=",\n   ".join(HEEDED)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_paths(parser)
@@ -248,12 +231,7 @@ def _make_parser() -> argparse.ArgumentParser:
         help="by how much floats may differ, times the executor's number where that is above 1 "
         "(default: 0, not at all)",
     )
-    parser.add_argument(
-        "--python",
-        type=_find_python,
-        metavar="INTERPRETER",
-        help="the models' Python, as SERVE_BACKEND_PYTHON (default: the container's default)",
-    )
+    add_python(parser)
     parser.add_argument(
         "--rewrite",
         choices=[choice.value for choice in Rewrite],
@@ -277,16 +255,6 @@ def _make_parser() -> argparse.ArgumentParser:
         "--skip-timing", action="store_true", help="compare only: no times, no memory"
     )
     return parser
-
-
-def _find_python(text: str) -> str:
-    program = shutil.which(text)
-    if program is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: there is no such program; expected a Python, such as "
-            ".venv-frameworks/bin/python"
-        )
-    return os.path.abspath(program)
 
 
 def _parse_batches(text: str) -> tuple[int, ...]:

@@ -7,6 +7,9 @@ VerificationError
 ├── NothingDeclared    a config without inputs
 ├── Decoupled          a model that answers in pieces
 ├── TooManyValues      a request that no container would take
+├── RequestsUnfit      no request of the file has the inputs that an archive declares
+├── NothingRanked      no output of the answers is known to rank anything
+├── NoAnswer           an archive that is compared hangs
 ├── MerlinMissing      the models' Python is the one that has numpy and torch alone
 ├── FormUnusable       one of the two forms cannot be published or loaded
 └── TritonLost         tritonserver did not start, or died
@@ -79,6 +82,33 @@ class Decoupled(VerificationError):
         )
 
 
+class RequestsUnfit(VerificationError):
+    """Every request would be refused: what is wrong with the first one."""
+
+    def __init__(self, requests: Path, title: str, problem: str, who: str, archive: Path) -> None:
+        super().__init__(
+            f"{requests}: no request has the inputs of {who} ({archive}): {title} {problem}; both "
+            "archives are asked the same, so give requests that both take"
+        )
+
+
+class NothingRanked(VerificationError):
+    """Nobody here guesses which output ranks: what the answer has is listed."""
+
+    def __init__(self, problem: str, outputs: str) -> None:
+        super().__init__(f"{problem}; the outputs are {outputs or 'none'}")
+
+
+class NoAnswer(VerificationError):
+    """An archive that hangs at a request is not asked again."""
+
+    def __init__(self, who: str, archive: Path, title: str, timeout_s: float) -> None:
+        super().__init__(
+            f"{who} ({archive}) gave no answer to {title} within {timeout_s:g} s, and nothing is "
+            "said of requests that come after it"
+        )
+
+
 class MerlinMissing(VerificationError):
     """Merlin's own answer is asked for, and there is no Merlin."""
 
@@ -94,6 +124,7 @@ class FormUnusable(VerificationError):
 
     def __init__(self, form: str, reason: str) -> None:
         self.form = form
+        self.reason = reason
         super().__init__(f"{form} cannot be loaded: {reason}")
 
 

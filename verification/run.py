@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-
-import numpy as np
 
 from container.settings.reading import Settings
 from container.tritonserver.runtime import SMALL_PYTHON, TritonRuntime, find_runtime
-from ensemble_tools import ServingPlan
 from ensemble_tools.archive.model_config import parse_model_config
 from ensemble_tools.serving.plan import PublishedModel
 from ensemble_tools.signals import blocking
@@ -30,11 +23,14 @@ from verification.requests.columns import Categories, find_unsupported, read_inp
 from verification.requests.generation import make_generator
 from verification.serving.asking import Late, ask, load
 from verification.serving.memory import measure
-from verification.serving.server import ANSWER_TIMEOUT_S, Server, run_tritonserver
+from verification.serving.server import (
+    ANSWER_TIMEOUT_S,
+    Server,
+    make_directory,
+    run_tritonserver,
+)
+from verification.timing import time_in_turns
 
-#: Requests of each form that count, in short turns (executor, served, compiled, executor, ...), so
-#: that whatever else the machine does meets all.
-TIMED_REQUESTS, _TURNS, _WARM_UPS = 100, 10, 10
 #: The request that is timed has this many rows, if there is such a one.
 TIMED_ROWS = 5
 
@@ -69,7 +65,7 @@ async def verify(
     all_forms = (forms.right, *forms.others)
     async with progress.shown():
         progress.tell("looking for tritonserver")
-        with _make_directory() as directory:
+        with make_directory() as directory:
             with blocking():
                 runtime = find_runtime(settings, directory, environment)
                 check_for_merlin(runtime)
@@ -122,16 +118,6 @@ def _read_categories(forms: Forms, runtime: TritonRuntime) -> Categories:
     return read_categories(
         find_category_files(forms.repository), python.executable if python else None
     )
-
-
-@contextlib.contextmanager
-def _make_directory() -> Iterator[Path]:
-    """A directory for all that is written; gone at the end."""
-    directory = Path(tempfile.mkdtemp(prefix="verify-")).resolve()
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 async def _compare_all(
@@ -281,32 +267,6 @@ async def _time(
     """None of each where there is no request to time, or one form does not answer it in time."""
     if request is not None:
         with contextlib.suppress(Late):
-            return await _time_in_turns(server, forms, request, progress)
+            plans = [(form.title, form.plan) for form in forms]
+            return await time_in_turns(server, plans, [request], progress)
     return (None,) * len(forms)
-
-
-async def _time_in_turns(
-    server: Server, forms: Sequence[Form], request: Request, progress: Progress
-) -> tuple[Timing, ...]:
-    taken: list[list[float]] = [[] for _ in forms]
-    for form in forms:
-        await _ask_often(server, form.plan, request, _WARM_UPS)
-    for turn in range(_TURNS):
-        for form, seconds in zip(forms, taken, strict=True):
-            progress.tell(f"timing {form.title}, {turn + 1} of {_TURNS}")
-            seconds += await _ask_often(server, form.plan, request, TIMED_REQUESTS // _TURNS)
-    return tuple(
-        Timing(len(seconds), float(np.median(seconds)), float(np.quantile(seconds, 0.95)))
-        for seconds in taken
-    )
-
-
-async def _ask_often(
-    server: Server, plan: ServingPlan, request: Request, times: int
-) -> list[float]:
-    seconds = []
-    for _ in range(times):
-        started = time.perf_counter()
-        await ask(server, plan, request)
-        seconds.append(time.perf_counter() - started)
-    return seconds

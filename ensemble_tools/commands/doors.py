@@ -18,6 +18,10 @@ _DOORS = {
         "verification",
         "run executor and serving form in one tritonserver and compare every number",
     ),
+    "compare": (
+        "verification.compare_command",
+        "ask two archives the same requests, and tell how alike they recommend",
+    ),
     "request": (
         "verification.request_command",
         "write a request that the archive answers, and print the call",

@@ -11,7 +11,7 @@ from ensemble_tools.archive.packed import opened
 from ensemble_tools.errors import EnsembleToolsError, RepositoryUnusable
 
 
-def _path(text: str) -> Path:
+def parse_path(text: str) -> Path:
     """Raises ArgumentTypeError for what would be taken for this directory, or for another path."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty; expected an archive's")
@@ -24,7 +24,7 @@ def add_path(parser: argparse.ArgumentParser, metavar: str = "path") -> None:
     """The argument; options.path has it."""
     parser.add_argument(
         "path",
-        type=_path,
+        type=parse_path,
         metavar=metavar,
         help="the archive: the directory that it was extracted or exported into, or its .tar.gz, "
         "which is extracted to a temporary directory",
@@ -35,7 +35,7 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
     """Add an option for one or several paths; options.paths has them."""
     parser.add_argument(
         "paths",
-        type=_path,
+        type=parse_path,
         nargs="+",
         metavar="path",
         help="the archive: the directory that it was extracted or exported into, or its .tar.gz, "

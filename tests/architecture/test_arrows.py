@@ -95,7 +95,11 @@ def test_one_reader_of_the_environment() -> None:
     readers = [
         relative(path) for path in sources(*PACKAGES) if "os.environ" in words(path).attributes
     ]
-    programs = ["verification/__main__.py", "container/__main__.py"]
+    programs = [
+        "verification/__main__.py",
+        "verification/compare_command.py",
+        "container/__main__.py",
+    ]
     hides_a_choice = ["ensemble_tools/program_start.py"]  # from protobuf, which reads it by itself
     assert readers == [*programs, *hides_a_choice]
     getters = [

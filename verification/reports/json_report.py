@@ -32,7 +32,7 @@ def build_document(report: Report) -> dict[str, Any]:
         "requests": [_write_outcome(outcome) for outcome in report.outcomes],
         "workflows": [_write_workflow(workflow) for workflow in report.workflows],
         "timed_request": report.timed or None,
-        "costs": [_write_cost(cost) for cost in report.costs],
+        "costs": [write_cost(cost) for cost in report.costs],
     }
 
 
@@ -79,7 +79,7 @@ def _write_difference(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _write_cost(cost: Cost) -> dict[str, Any]:
+def write_cost(cost: Cost) -> dict[str, Any]:
     memory, timing = cost.memory, cost.timing
     return {
         "form": cost.form,

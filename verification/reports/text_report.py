@@ -14,12 +14,12 @@ _MIB = 1024 * 1024
 
 def write_text_lines(report: Report) -> Iterator[str]:
     """The report's lines, for people."""
-    yield f"archive      {_clean(report.archive)}"
+    yield f"archive      {clean(report.archive)}"
     yield f"served as    {report.form}"
     for reason in report.reasons:
-        yield f"because: {_clean(reason)}"
+        yield f"because: {clean(reason)}"
     for note in report.notes:
-        yield f"note: {_clean(note)}"
+        yield f"note: {clean(note)}"
     if report.random:
         yield (
             f"random: {', '.join(report.random)} draws random numbers; answers are compared by "
@@ -39,16 +39,16 @@ def write_text_lines(report: Report) -> Iterator[str]:
         yield ""
         yield from _write_costs(report)
     yield ""
-    yield from map(_clean, report.conclusions)
+    yield from map(clean, report.conclusions)
 
 
 def _write_workflow(workflow: WorkflowReport) -> Iterator[str]:
-    name = _clean(workflow.model)
+    name = clean(workflow.model)
     if not workflow.not_compiled:
         how = "compiled in part" if workflow.left_to_nvtabular else "compiled"
-        yield f"{how}: {name}: numpy  ({_clean(describe_operators(workflow.operators))})"
+        yield f"{how}: {name}: numpy  ({clean(describe_operators(workflow.operators))})"
     for reason in [workflow.not_compiled] if workflow.not_compiled else workflow.left_to_nvtabular:
-        yield f"not compiled: {name}: {_clean(reason)}"
+        yield f"not compiled: {name}: {clean(reason)}"
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -61,10 +61,10 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator
 def _list_cells(outcome: Outcome) -> tuple[str, ...]:
     comparison, rows = outcome.comparison, outcome.request.rows
     answers = ", ".join(
-        f"{_clean(output.output)} {output.executor}" for output in comparison.outputs
+        f"{clean(output.output)} {output.executor}" for output in comparison.outputs
     )
     return (
-        _clean(outcome.request.title),
+        clean(outcome.request.title),
         "" if rows is None else str(rows),
         (answers or "-") if len(answers) <= 60 else f"{len(comparison.outputs)} tensors",
         *(cell for form in outcome.comparisons for cell in (form.result, _format_largest([form]))),
@@ -99,22 +99,22 @@ def _write_details(outcomes: Sequence[Outcome], subject: str = "") -> Iterator[s
             titles_of.setdefault(details, []).append(outcome.request.title)
     for details, titles in titles_of.items():
         yield ""
-        yield f"{_clean(subject)}{'; '.join(map(_clean, titles))}:"
+        yield f"{clean(subject)}{'; '.join(map(clean, titles))}:"
         for detail in details:
-            yield f"    {_clean(detail)}"
+            yield f"    {clean(detail)}"
 
 
 def _write_costs(report: Report) -> Iterator[str]:
     yield from format_table(
         ("form", "p50", "p95", "memory", "of which own", "processes", "load", "largest difference"),
         [
-            (*_write_cost(cost), _format_largest_of_form(report, number))
+            (*format_cost(cost), _format_largest_of_form(report, number))
             for number, cost in enumerate(report.costs)
         ],
     )
     if report.timed:
         timings = [cost.timing.requests for cost in report.costs if cost.timing]
-        yield f"time: {max(timings)} requests `{_clean(report.timed)}` of each, in turns"
+        yield f"time: {max(timings)} requests `{clean(report.timed)}` of each, in turns"
     yield (
         "memory: resident memory of the python processes (RSS); its own part counts shared pages "
         "by share (PSS)"
@@ -129,7 +129,7 @@ def _format_largest_of_form(report: Report, number: int) -> str:
     return _format_largest([forms[number - 1] for forms in of_each if len(forms) >= number])
 
 
-def _write_cost(cost: Cost) -> tuple[str, ...]:
+def format_cost(cost: Cost) -> tuple[str, ...]:
     memory, timing = cost.memory, cost.timing
     return (
         cost.form,
@@ -142,6 +142,6 @@ def _write_cost(cost: Cost) -> tuple[str, ...]:
     )
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Names come from archives: what a terminal would obey is shown escaped."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

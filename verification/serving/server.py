@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 import signal
-from collections.abc import AsyncIterator, Mapping
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,6 +51,16 @@ def read_last_words(log: Path) -> str:
     if not log.exists():
         return ""
     return " ".join(log.read_text(errors="replace")[-_LAST_WORDS:].split())
+
+
+@contextlib.contextmanager
+def make_directory() -> Iterator[Path]:
+    """A directory for all that is written; gone at the end."""
+    directory = Path(tempfile.mkdtemp(prefix="verify-")).resolve()
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.asynccontextmanager

@@ -399,6 +399,7 @@ def _draw(chosen: str, directory: Path, path: str = "") -> subprocess.CompletedP
         ("ensemble_tools", ("explain", "x"), "python -m ensemble_tools", "tools"),
         ("verification", ("x",), "python -m ensemble_tools verify", "tools"),
         ("verification.request_command", ("x",), "python -m ensemble_tools request", "tools"),
+        ("verification.compare_command", ("x",), "python -m ensemble_tools compare", "tools"),
         ("container", ("serve",), "python -m container", "server"),
     ],
 )

@@ -1,0 +1,192 @@
+"""Lists of two answers are laid side by side, item by item, and summed up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.verification.answers import answer
+from verification.exchange import Answer
+from verification.ranking.bounds import list_broken, parse_bound
+from verification.ranking.tally import KENDALL, SAME_FIRST, SPEARMAN, Tally
+from verification.ranking.targets import Target
+
+NAN = math.nan
+
+
+def scores(values: Any) -> Answer:
+    return answer(p=np.array(values, dtype=np.float32))
+
+
+def listed(ids: list[int], values: list[float] | None = None) -> Answer:
+    named = {"ids": np.array(ids, dtype=np.int64)}
+    return answer(**named, **({"p": np.array(values)} if values is not None else {}))
+
+
+def tally(target: Target, *answers: tuple[Answer, Answer]) -> Tally:
+    made = Tally(target, (1, 2, 3, 10))
+    for number, (old, new) in enumerate(answers, 1):
+        made.add(f"request {number}", old, new)
+    return made
+
+
+def means(made: Tally) -> dict[str, float]:
+    return {name: made.summarize(name).mean for name in made.measures}
+
+
+def test_candidates() -> None:
+    """Two requests by hand: the mean, the lowest, where it was, and the shift of the scores."""
+    made = tally(
+        Target("p"),
+        (scores([4, 3, 2, 1]), scores([4, 3, 1, 2])),
+        (scores([1, 2]), scores([2.5, 1])),
+    )
+    assert means(made) == {
+        SAME_FIRST: 0.5,
+        "overlap@1": 0.5,
+        "overlap@2": 1.0,
+        "overlap@3": pytest.approx(2 / 3),
+        "overlap@10": pytest.approx(NAN, nan_ok=True),
+        KENDALL: pytest.approx((2 / 3 - 1) / 2),
+        SPEARMAN: pytest.approx((0.8 - 1) / 2),
+    }
+    assert [made.summarize(f"overlap@{k}").lists for k in (1, 2, 3, 10)] == [2, 1, 1, 0]
+    kendall = made.summarize(KENDALL)
+    assert (kendall.lowest, kendall.lowest_request) == (-1.0, "request 2")
+    shift = made.summarize_shift()
+    assert shift is not None
+    assert (shift.items, shift.largest) == (6, 1.5)
+    assert shift.mean == pytest.approx(0.5 / 6)
+    assert shift.quantiles[3] == 0.0
+
+
+def test_a_catalogue_in_each_row() -> None:
+    """[2, 3] is two lists of three items."""
+    made = tally(Target("p"), (scores([[1, 2, 3], [3, 2, 1]]), scores([[1, 2, 3], [1, 2, 3]])))
+    assert (made.lists, made.shortest, made.longest) == (2, 3, 3)
+    assert means(made)[KENDALL] == 0.0
+
+
+def test_lists_in_the_order_of_the_answer() -> None:
+    """Items of one list alone rank behind the other's; scores shift where both have the item."""
+    made = tally(
+        Target("p", "ids"), (listed([1, 2, 3], [0.9, 0.8, 0.7]), listed([2, 1, 4], [0.9, 0.5, 0.4]))
+    )
+    found = means(made)
+    # Of 6 pairs of the items 1, 2, 3, 4: (1, 2) is turned, and (3, 4) too.
+    assert found[KENDALL] == pytest.approx((4 - 2) / 6)
+    assert [found[f"overlap@{k}"] for k in (1, 2, 3, 10)] == [0, 1, 2 / 3, 2 / 3]
+    shift = made.summarize_shift()
+    assert shift is not None
+    assert shift.items == 2
+    assert shift.largest == pytest.approx(0.4)
+
+
+def test_lists_of_other_lengths() -> None:
+    """Places that one archive leaves empty are no common ones."""
+    made = tally(Target(None, "ids"), (listed([1, 2, 3, 4]), listed([1, 2])))
+    assert means(made)["overlap@3"] == pytest.approx(2 / 3)
+    assert means(made)["overlap@10"] == 0.5
+    made = tally(Target(None, "ids"), (listed([1, 2]), listed([])))
+    assert means(made)["overlap@2"] == means(made)[KENDALL] == 0.0
+    assert tally(Target(None, "ids"), (listed([]), listed([]))).summarize("overlap@2").lists == 0
+
+
+def test_ids_that_name_candidates() -> None:
+    """The same ids at the same places, with scores that rise: the scores rank, not the places."""
+    made = tally(
+        Target("p", "ids"), (listed([7, 8, 9], [0.1, 0.9, 0.5]), listed([7, 8, 9], [0.9, 0.1, 0.5]))
+    )
+    assert means(made)[KENDALL] == -1.0
+    assert (made.has_candidates, made.has_chosen) == (True, False)
+    falling = listed([7, 8, 9], [0.9, 0.5, 0.5])
+    assert tally(Target("p", "ids"), (falling, falling)).has_chosen
+
+
+def test_ids_that_repeat() -> None:
+    """The first place counts, and it is told."""
+    made = tally(Target(None, "ids"), (listed([1, 2, 1]), listed([1, 2])))
+    assert (means(made)[KENDALL], made.repeats) == (1.0, 1)
+
+
+def test_scores_that_are_nan() -> None:
+    """They have no place, so that a model that answers NaN holds no bound."""
+    made = tally(Target("p"), (scores([3, 2, 1]), scores([NAN, NAN, NAN])))
+    assert means(made) == {
+        **dict.fromkeys((SAME_FIRST, KENDALL, SPEARMAN), 0.0),
+        **{f"overlap@{k}": 0.0 for k in (1, 2, 3, 10)},
+    }
+    assert made.nans == (0, 3)
+    assert made.summarize_shift() is None
+
+
+@pytest.mark.parametrize(
+    ("target", "old", "new", "reason"),
+    [
+        (
+            Target("p"),
+            scores([1, 2, 3]),
+            scores([1, 2]),
+            "OLD scores 1 list of 3 items, NEW 1 list of 2 items",
+        ),
+        (Target("p"), scores([1, 2]), listed([1, 2]), "NEW does not answer p"),
+        (
+            Target(None, "ids"),
+            answer(ids=np.zeros((2, 3), dtype=np.int32)),
+            answer(ids=np.zeros((1, 3), dtype=np.int32)),
+            "OLD lists 2 lists of 3 items, NEW 1 list of 3 items",
+        ),
+        (
+            Target("p", "ids"),
+            listed([1, 2], [1.0, 2.0]),
+            listed([1, 2], [1.0]),
+            "p and ids are not of one shape",
+        ),
+    ],
+)
+def test_lists_that_cannot_be_laid_side_by_side(
+    target: Target, old: Answer, new: Answer, reason: str
+) -> None:
+    """They are told, and not counted."""
+    made = tally(target, (old, new))
+    assert made.mismatches == [("request 1", reason)]
+    assert made.lists == 0
+
+
+def test_bounds() -> None:
+    """Of the mean; a measure that no list has holds no bound."""
+    made = tally(Target("p"), (scores([4, 3, 2, 1]), scores([4, 3, 1, 2])))
+
+    def broken(*texts: str) -> list[str]:
+        return [*list_broken([parse_bound(text) for text in texts], [made])]
+
+    assert broken("overlap@2=1", "overlap@3=0.66", "kendall=0.6", "same_first=1") == []
+    assert broken("overlap@3=0.7") == ["p: overlap@3 is 0.6667, and at least 0.7 is asked for"]
+    assert broken("overlap@10=0") == [
+        "p: nothing was measured for overlap@10=0: no list has more than 10 candidates"
+    ]
+    assert [*list_broken([parse_bound("kendall=0")], [Tally(Target("p"))])] == [
+        "p: nothing was measured for kendall=0: no list could be compared"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("ndcg@10=0.5", "found the measure 'ndcg@10', expected one of overlap@K"),
+        ("overlap=0.5", "found the measure 'overlap'"),
+        ("overlap@0=0.5", "found the measure 'overlap@0'"),
+        ("overlap@9999999=0.5", "K from 1 to 1000000"),
+        ("overlap@10", "found '', expected a number from 0 to 1, as in overlap@10=0.8"),
+        ("overlap@10=1.5", "found '1.5', expected a number from 0 to 1"),
+        ("kendall=nan", "found 'nan', expected a number from -1 to 1"),
+        ("same_first=-0.1", "expected a number from 0 to 1"),
+    ],
+)
+def test_bounds_that_are_none(text: str, sentence: str) -> None:
+    """What was found, what was expected."""
+    with pytest.raises(ValueError, match=sentence):
+        parse_bound(text)

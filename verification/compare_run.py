@@ -1,0 +1,234 @@
+"""The straight line of a comparison: start, load both archives, ask both, time both, stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from container.settings.reading import Settings
+from container.tritonserver.runtime import find_runtime
+from ensemble_tools import Compile, Rewrite, ServingPlan
+from ensemble_tools.archive.model_config import ModelConfig, TensorSpec
+from ensemble_tools.serving.opened_archive import read_archive, require_plan
+from ensemble_tools.signals import blocking
+from verification.comparing.comparison import Verdict, compare
+from verification.comparing.distribution import RANDOM_OPERATORS
+from verification.comparing.forms import label_operators
+from verification.errors import FormUnusable, NoAnswer, RequestsUnfit
+from verification.exchange import Answer, Reply, Request
+from verification.ranking.bounds import Bound
+from verification.ranking.tally import CURVE, Tally
+from verification.ranking.targets import find_targets
+from verification.reports.progress import Progress
+from verification.reports.ranking_report import Asked, RankingReport, Side, make_asked
+from verification.reports.report import Cost, Timing
+from verification.requests.columns import to_v2_type
+from verification.serving.asking import Late, ask, load
+from verification.serving.memory import measure
+from verification.serving.server import (
+    ANSWER_TIMEOUT_S,
+    Server,
+    make_directory,
+    run_tritonserver,
+)
+from verification.timing import TIMED_REQUESTS, time_in_turns
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One of the two archives, read and planned."""
+
+    title: str
+    path: Path
+    plan: ServingPlan
+    #: The entry model's, None where Triton would complete it.
+    config: ModelConfig | None
+    random: tuple[str, ...] = ()
+
+    @property
+    def side(self) -> Side:
+        """What the report says of it."""
+        return Side(self.title, str(self.path), self.plan.form.value, self.random)
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """A comparison that is asked for."""
+
+    old: Contender
+    new: Contender
+    requests: tuple[Request, ...]
+    #: The K of the overlaps.
+    places: tuple[int, ...]
+    bounds: tuple[Bound, ...] = ()
+    #: Outputs that rank, where they are named.
+    scores: tuple[str, ...] = ()
+    ids: str | None = None
+    timing: bool = True
+    answer_timeout_s: float = ANSWER_TIMEOUT_S
+
+    @property
+    def all_places(self) -> tuple[int, ...]:
+        """Every K that is measured, in order."""
+        of_bounds = {bound.places for bound in self.bounds if bound.places is not None}
+        return tuple(sorted({*CURVE, *self.places, *of_bounds}))
+
+
+def read_contender(title: str, path: Path, directory: Path, settings: Settings) -> Contender:
+    """Read and plan as the container would; raises EnsembleToolsError. Nothing is run."""
+    archive = read_archive(
+        directory,
+        title.lower(),
+        strict=not settings.auto_complete,
+        rewrite=Rewrite(settings.rewrite),
+        workflows=Compile(settings.compile),
+    )
+    labels = label_operators(archive.graph, set()) if archive.graph else ()
+    random = tuple(sorted({*labels} & RANDOM_OPERATORS))
+    return Contender(title, path, require_plan(archive), archive.repository.entry.config, random)
+
+
+async def compare_archives(
+    comparing: Comparing,
+    settings: Settings,
+    environment: Mapping[str, str],
+    progress: Progress,
+) -> RankingReport:
+    """Carry it out; nothing is left behind, however it ends.
+
+    Raises VerificationError, ContainerError.
+    """
+    contenders = (comparing.old, comparing.new)
+    async with progress.shown():
+        progress.tell("looking for tritonserver")
+        with make_directory() as directory:
+            with blocking():
+                runtime = find_runtime(settings, directory, environment)
+            progress.tell("starting tritonserver")
+            async with run_tritonserver(settings, runtime, environment, directory) as started:
+                server = replace(started, answer_timeout_s=comparing.answer_timeout_s)
+                seconds = []
+                for contender in contenders:
+                    progress.tell(f"loading {contender.title}")
+                    seconds.append(await _load(server, contender, settings.load_timeout))
+                asked, tallies = await _ask_all(server, comparing, progress)
+                timings = await _time(server, comparing, asked, progress)
+                memories = [measure(server.serving, it.plan.triton_names) for it in contenders]
+                progress.tell("stopping tritonserver")
+    titles = [contender.title for contender in contenders]
+    return RankingReport(
+        comparing.old.side,
+        comparing.new.side,
+        asked,
+        tallies,
+        tuple(map(Cost, titles, seconds, memories, timings)) if comparing.timing else (),
+        tuple(sorted({*comparing.places, *(it.places for it in comparing.bounds if it.places)})),
+        comparing.bounds,
+        tuple(_list_input_changes(comparing)),
+    )
+
+
+async def _load(server: Server, contender: Contender, timeout_s: float) -> float:
+    try:
+        return await load(server, contender.plan, timeout_s)
+    except FormUnusable as error:
+        who = f"{contender.title} ({contender.path})"
+        raise FormUnusable(who, error.reason) from error
+
+
+async def _ask_all(
+    server: Server, comparing: Comparing, progress: Progress
+) -> tuple[tuple[Asked, ...], tuple[Tally, ...]]:
+    """Every request of both; answers are not kept."""
+    asked: list[Asked] = []
+    tallies: tuple[Tally, ...] | None = None
+    for number, request in enumerate(comparing.requests, 1):
+        progress.tell(f"asking request {number} of {len(comparing.requests)}")
+        old = await _ask(server, comparing.old, request)
+        new = await _ask(server, comparing.new, request)
+        equal = compare(old, new, bit_for_bit=True).verdict is Verdict.EQUAL
+        asked.append(make_asked(request.title, old, new, equal=equal))
+        if isinstance(old, Answer) and isinstance(new, Answer):
+            if tallies is None:
+                tallies = _make_tallies(comparing, old, new)
+            for tally in tallies:
+                tally.add(request.title, old, new)
+    return tuple(asked), tallies or ()
+
+
+def _make_tallies(comparing: Comparing, old: Answer, new: Answer) -> tuple[Tally, ...]:
+    targets = find_targets(old, comparing.scores, comparing.ids)
+    return tuple(Tally(target, comparing.all_places) for target in targets)
+
+
+async def _ask(server: Server, contender: Contender, request: Request) -> Reply:
+    try:
+        return await ask(server, contender.plan, request)
+    except Late as error:
+        raise NoAnswer(
+            contender.title, contender.path, request.title, server.answer_timeout_s
+        ) from error
+
+
+async def _time(
+    server: Server, comparing: Comparing, asked: Sequence[Asked], progress: Progress
+) -> tuple[Timing | None, ...]:
+    """Over requests that both answer, evenly chosen; None of each without one."""
+    answered = [
+        request
+        for request, it in zip(comparing.requests, asked, strict=True)
+        if not it.old_refusal and not it.new_refusal
+    ]
+    if not answered or not comparing.timing:
+        return (None, None)
+    step = max(1, len(answered) // TIMED_REQUESTS)
+    plans = [(it.title, it.plan) for it in (comparing.old, comparing.new)]
+    try:
+        return await time_in_turns(server, plans, answered[::step], progress)
+    except Late:
+        return (None, None)
+
+
+def check_requests(comparing: Comparing, path: Path) -> None:
+    """Raise RequestsUnfit where an archive could answer none of them."""
+    for contender in (comparing.old, comparing.new):
+        config = contender.config
+        if config is None or not config.inputs:
+            continue
+        problems = [_find_problem(request, config) for request in comparing.requests]
+        if all(problems):
+            first = comparing.requests[0].title
+            raise RequestsUnfit(path, first, problems[0], contender.title, contender.path)
+
+
+def _find_problem(request: Request, config: ModelConfig) -> str:
+    """What is wrong with a request's inputs; empty where nothing is."""
+    needed = [spec for spec in config.inputs.values() if not spec.optional]
+    lacking = [spec for spec in needed if spec.name not in request.tensors]
+    if lacking:
+        return f"lacks {', '.join(f'{it.name} ({_describe(config, it)})' for it in lacking)}"
+    unknown = [name for name in request.tensors if name not in config.inputs]
+    return f"has {', '.join(unknown)}, which it does not declare" if unknown else ""
+
+
+def _list_input_changes(comparing: Comparing) -> Iterator[str]:
+    old, new = comparing.old.config, comparing.new.config
+    if old is None or new is None:
+        return
+    for name in sorted({*old.inputs, *new.inputs}):
+        declared = [
+            _describe(config, config.inputs[name]) if name in config.inputs else ""
+            for config in (old, new)
+        ]
+        if not declared[0]:
+            yield f"{name}: NEW alone declares it, {declared[1]}"
+        elif not declared[1]:
+            yield f"{name}: OLD alone declares it, {declared[0]}"
+        elif declared[0] != declared[1]:
+            yield f"{name}: OLD declares {declared[0]}, NEW {declared[1]}"
+
+
+def _describe(config: ModelConfig, spec: TensorSpec) -> str:
+    dims = ", ".join(map(str, config.make_full_dims(spec)))
+    return f"{to_v2_type(spec.data_type)} [{dims}]"

@@ -1,0 +1,137 @@
+"""Sums up the lists of all requests: a figure of each measure for each list. No I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from verification.exchange import Answer
+from verification.ranking.lists import ListPair, Mismatch, pair_lists
+from verification.ranking.measures import kendall, overlap, spearman
+from verification.ranking.targets import Target
+from verification.tensors import Array
+
+KENDALL, SPEARMAN, SAME_FIRST = "kendall", "spearman", "same_first"
+#: The curve of overlaps has these, beside what is asked for.
+CURVE = (1, 2, 3, 5, 10, 20, 50, 100)
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+
+
+def name_overlap(k: int) -> str:
+    """overlap@10."""
+    return f"overlap@{k}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One measure over all lists that it is defined for."""
+
+    measure: str
+    lists: int
+    #: NaN where there is no list.
+    mean: float = math.nan
+    median: float = math.nan
+    low: float = math.nan
+    lowest: float = math.nan
+    #: The request with the lowest figure.
+    lowest_request: str = ""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """NEW's score less OLD's, of the items that both lists have, where both are finite."""
+
+    items: int
+    mean: float
+    #: The largest of the absolute differences.
+    largest: float
+    #: At QUANTILES.
+    quantiles: tuple[float, ...]
+
+
+@dataclass
+class Tally:
+    """What the lists of one target showed so far."""
+
+    target: Target
+    #: The places of overlap@k, in order.
+    places: tuple[int, ...] = CURVE
+    #: Lists that were laid side by side, and the candidates or items in them.
+    lists: int = 0
+    shortest: int = 0
+    longest: int = 0
+    #: Whether any list was of ids in the order of the answer, or of candidates by their scores.
+    has_chosen: bool = False
+    has_candidates: bool = False
+    nans: tuple[int, int] = (0, 0)
+    repeats: int = 0
+    #: Requests whose lists cannot be laid side by side, and why.
+    mismatches: list[tuple[str, str]] = field(default_factory=list)
+    #: Measure -> figures and the requests that they are of.
+    _figures: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    _scores: list[Array] = field(default_factory=list)
+
+    def add(self, request: str, old: Answer, new: Answer) -> None:
+        """Compare the lists of one request."""
+        for pair in pair_lists(self.target, old, new):
+            if isinstance(pair, Mismatch):
+                self.mismatches.append((request, pair.reason))
+            else:
+                self._add(request, pair)
+
+    def _add(self, request: str, pair: ListPair) -> None:
+        items = len(pair.old)
+        self.shortest = min(self.shortest, items) if self.lists else items
+        self.longest = max(self.longest, items)
+        self.lists += 1
+        self.has_chosen |= pair.chosen
+        self.has_candidates |= not pair.chosen
+        self.nans = (self.nans[0] + pair.nans[0], self.nans[1] + pair.nans[1])
+        self.repeats += pair.repeats
+        self._scores.append(pair.scores)
+        for measure, figure in _measure(pair, self.places):
+            self._figures.setdefault(measure, []).append((figure, request))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of all measures."""
+        return (SAME_FIRST, *map(name_overlap, self.places), KENDALL, SPEARMAN)
+
+    def summarize(self, measure: str) -> Summary:
+        """The figures of one measure."""
+        figures = self._figures.get(measure, [])
+        if not figures:
+            return Summary(measure, 0)
+        values = [value for value, _ in figures]
+        lowest, request = min(figures, key=lambda figure: figure[0])
+        low, median = (float(np.quantile(values, part)) for part in (0.05, 0.5))
+        mean = math.fsum(values) / len(values)
+        return Summary(measure, len(values), mean, median, low, lowest, request)
+
+    def summarize_shift(self) -> Shift | None:
+        """None where no item has a finite score in both lists."""
+        old, new = self.scores
+        if not len(old):
+            return None
+        shift = new - old
+        quantiles = tuple(map(float, np.quantile(shift, QUANTILES)))
+        return Shift(len(shift), float(shift.mean()), float(np.abs(shift).max()), quantiles)
+
+    @property
+    def scores(self) -> Array:
+        """The items' finite scores: a row of OLD's, a row of NEW's."""
+        return np.concatenate(self._scores, axis=1) if self._scores else np.empty((2, 0))
+
+
+def _measure(pair: ListPair, places: Sequence[int]) -> Iterator[tuple[str, float]]:
+    if not pair.is_trivial(1):
+        yield SAME_FIRST, overlap(pair.old, pair.new, 1)
+    for k in places:
+        if not pair.is_trivial(k):
+            yield name_overlap(k), overlap(pair.old, pair.new, k)
+    if len(pair.old) > 1:
+        yield KENDALL, kendall(pair.old, pair.new)
+        yield SPEARMAN, spearman(pair.old, pair.new)
