@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = set(getattr(item, "fixturenames", ()))
         if REAL_TRITONSERVER & fixtures and PLAYED not in fixtures:
             item.add_marker(pytest.mark.tritonserver)
-    items.sort(key=_place)
+    items.sort(key=_rank)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,6 +64,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _place(item: pytest.Item) -> int:
-    places = (place for place, long in enumerate(LONG) if item.nodeid.startswith(long))
-    return next(places, len(LONG))
+def _rank(item: pytest.Item) -> int:
+    ranks = (rank for rank, long in enumerate(LONG) if item.nodeid.startswith(long))
+    return next(ranks, len(LONG))

@@ -194,7 +194,7 @@ def repeat_rows(
 def _repeat_lists(values: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor]:
     starts = offsets.values.reshape(-1)
     rows = np.split(values.values.reshape(-1), starts[1:-1])
-    lists = [rows[place % len(rows)] for place in range(count)]
+    lists = [rows[index % len(rows)] for index in range(count)]
     ends = np.cumsum([0, *map(len, lists)]).astype(starts.dtype)
     return replace(values, values=np.concatenate(lists)), replace(offsets, values=ends)
 
@@ -202,9 +202,9 @@ def _repeat_lists(values: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, 
 def _repeat_groups(columns: Mapping[str, Tensor], count: int, group: Tensor) -> tuple[Tensor, ...]:
     groups = group.values.reshape(-1)
     numbers = np.unique(groups)
-    places = [np.flatnonzero(groups == numbers[row % len(numbers)]) for row in range(count)]
-    rows = np.concatenate(places)
-    own: NDArray[Any] = np.repeat(np.arange(1, count + 1), list(map(len, places)))
+    indices = [np.flatnonzero(groups == numbers[row % len(numbers)]) for row in range(count)]
+    rows = np.concatenate(indices)
+    own: NDArray[Any] = np.repeat(np.arange(1, count + 1), list(map(len, indices)))
     return tuple(
         replace(
             tensor,
@@ -286,6 +286,6 @@ def _draw(datatype: str, count: int) -> NDArray[Any]:
     if datatype == "BYTES":
         kinds = ("item-{}", "größe-{}", 'a "{}"', "user:{}")
         ids = source.integers(10**6, 10**7, count).tolist()
-        texts = [kinds[place % 4].format(number) for place, number in enumerate(ids)]
+        texts = [kinds[index % 4].format(number) for index, number in enumerate(ids)]
         return np.array(texts, dtype=np.object_)
     return source.random(count, dtype=np.float64 if datatype == "FP64" else np.float32)

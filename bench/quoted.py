@@ -49,10 +49,10 @@ def quote(page: str, results: Results) -> str:
 
 
 def _list_words(results: Results) -> dict[str, Any]:
-    """What quoted.jinja can say. A place is "row: what"."""
+    """What quoted.jinja can say. A label is "row: line"."""
 
-    def line(suite: str, place: str) -> Line:
-        return results.line(suite, *place.split(": ", 1))
+    def line(suite: str, label: str) -> Line:
+        return results.line(suite, *label.split(": ", 1))
 
     def lines(suite: str, prefix: str = "") -> list[Line]:
         rows = results.suites[suite].items()
@@ -78,11 +78,11 @@ def _list_words(results: Results) -> dict[str, Any]:
         machines = sorted({f"{run.facts['cores']} cores of an {run.facts['cpu']}" for run in runs})
         return fill(f"Measured on {', '.join(days)}; {', '.join(machines)}, without a GPU.")
 
-    def fast(caption: str, *places: str) -> str:
+    def fast(caption: str, *labels: str) -> str:
         """A row of values side by side, once where all are the same."""
         cells = [caption]
         for contender in ("rival", "limit", "ours"):
-            values = [format_median(line("frontend", place), contender) for place in places]
+            values = [format_median(line("frontend", label), contender) for label in labels]
             cells.append(" · ".join(values if len(set(values)) > 1 else values[:1]))
         return f"| {' | '.join(cells)} |"
 

@@ -58,14 +58,16 @@ def _packages(found: Mapping[str, Iterable[Pin]]) -> Iterator[Component]:
     for (name, version), digests in hashes.items():
         purl = PackageURL("pypi", name=name, version=version)
         # In one order: the library sorts them by their references.
-        places = [Occurrence(bom_ref=f"{purl}#{it}", location=it) for it in folders[name, version]]
+        occurrences = [
+            Occurrence(bom_ref=f"{purl}#{it}", location=it) for it in folders[name, version]
+        ]
         yield Component(
             name=name,
             version=version,
             purl=purl,
             bom_ref=str(purl),
             hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest) for digest in digests],
-            evidence=ComponentEvidence(occurrences=places),
+            evidence=ComponentEvidence(occurrences=occurrences),
         )
 
 

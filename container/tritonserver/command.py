@@ -1,4 +1,4 @@
-"""Settings into tritonserver's command line and environment. Pure.
+"""Settings into tritonserver's command line and environment. No I/O.
 
 Models run beside tritonserver and can reach its sockets, so what steers it is shut to everybody but
 this container (serve/triton/access.py), as far as its version can shut it.

@@ -1,4 +1,4 @@
-"""Commands of rooms above this library, which this process becomes: only their doors are here.
+"""Commands of packages above this library: here are their names, and the process becomes them.
 
 What runs models, or makes requests of them, this library does not know (decision 12).
 """
@@ -35,8 +35,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         commands.add_parser(name, help=purpose)
 
 
-def enter_another_room(command: Sequence[str]) -> None:
-    """Become the program of a command that only has its door here; returns for any other one.
+def run_other_program(command: Sequence[str]) -> None:
+    """Become the program of a command that is another package's; returns for any other one.
 
     It is isolated if we are, as in images.
     """

@@ -73,14 +73,14 @@ def describe_torch(path: Path) -> dict[str, Any]:
 def nodes(output: Node) -> list[dict[str, Any]]:
     """The graph's nodes in post-order; parents and dependencies by their places."""
     ordered = list(postorder_iter_nodes(output))
-    place = {id(node): index for index, node in enumerate(ordered)}
+    index_of = {id(node): index for index, node in enumerate(ordered)}
     return [
         {
             "operator": type(node.op).__name__,
             "attributes": attributes(node.op) if node.op else None,
             "selector": node.selector.names if node.selector else None,
-            "parents": [place[id(parent)] for parent in node.parents],
-            "dependencies": [place.get(id(other), str(other)) for other in node.dependencies],
+            "parents": [index_of[id(parent)] for parent in node.parents],
+            "dependencies": [index_of.get(id(other), str(other)) for other in node.dependencies],
             "input": columns(node.input_schema),
             "output": columns(node.output_schema),
         }

@@ -63,7 +63,7 @@ def _name(legend: str, labels: Mapping[str, str]) -> str:
 
 
 def _draw_panel(
-    place: Any, panel: Mapping[str, Any], lines: list[tuple[str, list[float], list[float]]]
+    axes: Any, panel: Mapping[str, Any], lines: list[tuple[str, list[float], list[float]]]
 ) -> None:
     unit, factor = _UNITS.get(panel["fieldConfig"]["defaults"]["unit"], ("", 1.0))
     if panel["fieldConfig"]["defaults"]["unit"] == "percentunit":
@@ -71,14 +71,14 @@ def _draw_panel(
     lines.sort(key=lambda line: -max((value for value in line[2] if value == value), default=0.0))
     for number, (name, times, values) in enumerate(lines):
         label = name.removesuffix(".tar.gz") if number < _NAMED else None
-        place.plot(times, [value * factor for value in values], linewidth=1, label=label)
-    place.set_title(f"{panel['title']}{f' ({unit})' if unit else ''}", fontsize=8, loc="left")
-    place.margins(y=0.3)  # for the names
-    place.set_ylim(bottom=0)
-    place.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    place.tick_params(labelsize=6, length=2)
-    place.grid(linewidth=0.3)
+        axes.plot(times, [value * factor for value in values], linewidth=1, label=label)
+    axes.set_title(f"{panel['title']}{f' ({unit})' if unit else ''}", fontsize=8, loc="left")
+    axes.margins(y=0.3)  # for the names
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.tick_params(labelsize=6, length=2)
+    axes.grid(linewidth=0.3)
     for side in ("top", "right"):
-        place.spines[side].set_visible(False)
+        axes.spines[side].set_visible(False)
     if lines:
-        place.legend(fontsize=5.5, frameon=False, loc="upper left", ncols=2, borderpad=0.1)
+        axes.legend(fontsize=5.5, frameon=False, loc="upper left", ncols=2, borderpad=0.1)

@@ -33,8 +33,8 @@ PAGES = [*FRONT, *DOCS, *DECISIONS, *EXAMPLES, *THEIRS]
 PACKAGES = ("container", "ensemble_tools", "serve", "verification")
 #: What a name of a file in the tree ends with.
 SUFFIXES = {".md", ".py", ".sh", ".toml", ".txt", ".yml"}
-#: What programs write, and no file of the tree.
-WRITTEN = {"report.md", "served_model.py"}
+#: What programs write, and what tritonserver has: no files of the tree.
+WRITTEN = {"report.md", "served_model.py", "triton_python_backend_utils.py"}
 #: What users write, under this name in all pages; and where sessions do.
 USERS = {"CONFIG.toml", "PLAN.toml"}
 SCRATCH = "/tmp/"
@@ -63,7 +63,7 @@ def test_contributing_has_every_package() -> None:
 @each_page
 def test_names_of_files_are_the_trees(page: Path) -> None:
     """A page names no file and no folder that there is not."""
-    assert [name for name in _names(page.read_text()) if not _exists(name)] == []
+    assert [name for name in _names(page.read_text()) if not exists(name)] == []
 
 
 def _names(text: str) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 @cache
-def _exists(name: str) -> bool:
+def exists(name: str) -> bool:
     """In this checkout or in a project of it, whatever the machine has at an absolute path."""
     roots = (ROOT / project for project in ("", *PROJECTS))
     return any((root / name.lstrip("/")).exists() for root in roots) or (

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from tests.architecture.listings import ROOT
-from tests.architecture.test_docs import PAGES, PROJECTS, USERS, WRITTEN, _exists
+from tests.architecture.test_docs import PAGES, PROJECTS, USERS, WRITTEN, exists
 
 FOLDERS = ("container", "ensemble_tools", "serve", "verification", "bench", "images", "tests")
 ROOTS = (ROOT, *(ROOT / project / "src" for project in PROJECTS))
@@ -65,7 +65,7 @@ def _find_stale(text: str) -> list[str]:
     files = (
         name
         for name in _FILE.findall(text)
-        if name not in _OTHERS and not name.startswith(_THEIRS) and not _exists(name.lstrip("./"))
+        if name not in _OTHERS and not name.startswith(_THEIRS) and not exists(name.lstrip("./"))
     )
     return [*files, *(name for name in _find_modules(text) if not _leads_somewhere(name))]
 

@@ -60,10 +60,10 @@ def _told() -> Mapping[str, str]:
     return told
 
 
-def _reachable(place: str, is_folder: bool, serving: contextlib.ExitStack) -> str:
-    url = urlsplit(place)
+def _reachable(url_or_path: str, is_folder: bool, serving: contextlib.ExitStack) -> str:
+    url = urlsplit(url_or_path)
     if url.scheme not in ("", "file"):
-        return place
+        return url_or_path
     folder = Path(url.path)
     # An index of files refers to packages beside it.
     root = folder if is_folder else folder.parent

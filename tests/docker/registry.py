@@ -21,9 +21,9 @@ from tests.support.container import until
 
 @dataclass
 class Registry:
-    """place: HOST:PORT, the same after each start. process: None while it is down."""
+    """address: HOST:PORT, the same after each start. process: None while it is down."""
 
-    place: str
+    address: str
     folder: Path
     process: subprocess.Popen[bytes] | None = None
 
@@ -35,7 +35,7 @@ class Registry:
         config.write_text(
             "version: 0.1\nlog: {level: warn}\n"
             f"storage: {{filesystem: {{rootdirectory: {self.folder}/data}}}}\n"
-            f"http: {{addr: '{self.place}'}}\n"
+            f"http: {{addr: '{self.address}'}}\n"
         )
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen([program, "serve", config], stdout=log, stderr=log)
@@ -55,7 +55,7 @@ class Registry:
 
     def _answers(self) -> bool:
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"http://{self.place}/v2/", trust_env=False).status_code == 200
+            return httpx.get(f"http://{self.address}/v2/", trust_env=False).status_code == 200
         return False
 
 

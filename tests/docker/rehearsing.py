@@ -66,7 +66,7 @@ class Rehearsal:
 
     def push(self, image: str, repository: str, tag: str) -> str:
         """The image's name, as `push` prints it for CONFIG.toml."""
-        options = ("--repository", repository, "--tag", tag, "--registry", self.registry.place)
+        options = ("--repository", repository, "--tag", tag, "--registry", self.registry.address)
         return image_of(self.deploy("push", image, *options))
 
     def put(self, config: Path, export: str, name: str) -> str:
@@ -121,14 +121,14 @@ def rehearsing(host: str, engine: docker.DockerClient, folder: Path) -> Iterator
         try:
             with control_plane(
                 folder / "log",
-                *("--instances-on", "docker", "--registry", registry.place),
+                *("--instances-on", "docker", "--registry", registry.address),
                 container=None,
                 environment={"DOCKER_HOST": host},
             ) as plane:
                 plane.client("s3").create_bucket(Bucket="models")
                 yield Rehearsal(plane, registry, engine, host, files)
         finally:
-            forget(engine, registry.place)
+            forget(engine, registry.address)
 
 
 def forget(engine: docker.DockerClient, registry: str) -> None:

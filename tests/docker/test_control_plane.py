@@ -62,7 +62,7 @@ def containers(engine: docker.DockerClient, label: str = LABEL) -> list[Containe
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """HOST:PORT of one that is empty."""
     with running_registry(tmp_path_factory.mktemp("registry")) as started:
-        yield started.place
+        yield started.address
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def cut_off(rehearsal: Rehearsal, frail: Registry) -> CutPushes:
     ecr = rehearsal.plane.client("ecr")
     first, second = ("cut:1", "cut:2")
     with made_image(rehearsal.engine, first), made_image(rehearsal.engine, second):
-        push = ("--registry", frail.place)
+        push = ("--registry", frail.address)
 
         def layers(count: int) -> Callable[[str], object]:
             return lambda _: frail.layers("cut") >= count

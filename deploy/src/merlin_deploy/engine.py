@@ -86,14 +86,14 @@ class Destination:
         return self.registry or self.repository_uri.partition("/")[0]
 
     @property
-    def place(self) -> str:
+    def repository(self) -> str:
         """The reference without its tag."""
         return f"{self.host}/{self.repository_uri.partition('/')[2]}"
 
     @property
     def reference(self) -> str:
         """The reference to push: HOST/REPOSITORY:TAG."""
-        return f"{self.place}:{self.tag}"
+        return f"{self.repository}:{self.tag}"
 
 
 def choose_name(
@@ -176,7 +176,7 @@ class Engine:
     def add_name(self, image_id: str, destination: Destination) -> None:
         """Give an image the destination's reference as another name."""
         try:
-            self._client.api.tag(image_id, destination.place, destination.tag)
+            self._client.api.tag(image_id, destination.repository, destination.tag)
         except _ENGINE_ERRORS as error:
             raise _translate(error) from error
 
@@ -199,7 +199,7 @@ class Engine:
         sent = {} if login is None else {"auth_config": asdict(login)}
         try:
             yield from client.api.push(
-                destination.place, destination.tag, stream=True, decode=True, **sent
+                destination.repository, destination.tag, stream=True, decode=True, **sent
             )
         except _ENGINE_ERRORS as error:
             raise _translate(error) from error
@@ -212,9 +212,9 @@ def _connect(timeout_s: int) -> Any:
         client = docker.from_env(timeout=timeout_s)
         client.ping()
     except _ENGINE_ERRORS as error:
-        place = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+        address = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         raise Unreachable(
-            f"no Docker engine answers at {place} ({_find_reason(error)}): start Docker, or set "
+            f"no Docker engine answers at {address} ({_find_reason(error)}): start Docker, or set "
             "DOCKER_HOST to its address, which `docker context inspect` shows"
         ) from error
     return client

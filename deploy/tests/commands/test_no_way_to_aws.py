@@ -219,11 +219,11 @@ def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """At a port that is free; as AWS, and as a proxy, whose password is not told."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        place = f"127.0.0.1:{free.getsockname()[1]}"
-        answer = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=f"http://{place}")
-        assert f'Could not connect to the endpoint URL: "http://{place}/"' in answer
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        answer = refused(tmp_path, monkeypatch, AWS_ENDPOINT_URL=f"http://{address}")
+        assert f'Could not connect to the endpoint URL: "http://{address}/"' in answer
         monkeypatch.delenv("AWS_ENDPOINT_URL")
-        expected = refused(tmp_path, monkeypatch, HTTPS_PROXY=f"http://me:secret@{place}")
+        expected = refused(tmp_path, monkeypatch, HTTPS_PROXY=f"http://me:secret@{address}")
         assert "the proxy does not let it through" in expected
         assert "secret" not in expected
 

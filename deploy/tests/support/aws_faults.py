@@ -146,9 +146,9 @@ class _Front(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = handle_call  # http.server's names
 
     def _pass_on(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        place = urlsplit(self.behind)
+        url = urlsplit(self.behind)
         connection = http.client.HTTPConnection(
-            str(place.hostname), place.port, timeout=_PASS_TIMEOUT_S
+            str(url.hostname), url.port, timeout=_PASS_TIMEOUT_S
         )
         try:
             headers = {name: value for name, value in self.headers.items() if name != "Expect"}
@@ -185,14 +185,14 @@ def _operation(command: str, path: str, headers: Message, body: bytes) -> str:
     """As the API calls it, whichever protocol it is asked by."""
     if target := headers.get("X-Amz-Target"):
         return target.rpartition(".")[2]
-    place = urlsplit(path)
-    if "/operation/" in place.path:
-        return place.path.rpartition("/")[2]
+    url = urlsplit(path)
+    if "/operation/" in url.path:
+        return url.path.rpartition("/")[2]
     if headers.get_content_type() == "application/x-www-form-urlencoded" and (
         named := parse_qs(body.decode("latin-1")).get("Action")
     ):
         return named[0]
-    return f"{command} {place.path}"
+    return f"{command} {url.path}"
 
 
 def _refusal(fault: Fault, headers: Message) -> tuple[int, list[tuple[str, str]], bytes]:

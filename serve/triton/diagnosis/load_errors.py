@@ -135,7 +135,7 @@ def describe_load_error(
         return f"{_name(plan, failing)} failed to load: Triton cannot read its config: {doubts}"
     reason = _explain(plan, failing, load_failure_reason(message), models, needed)
     rest = f"; {doubts}" if doubts else ""
-    whole = f"{_name(plan, failing)} failed to load: {reason}{_find_place(plan, message)}{rest}"
+    whole = f"{_name(plan, failing)} failed to load: {reason}{_find_own_line(plan, message)}{rest}"
     return f"{whole}; see the log of the container for more"
 
 
@@ -268,7 +268,7 @@ def _in_copy(plan: ServingPlan) -> re.Pattern[str]:
     return re.compile(rf".*?/{LAYOUT_PREFIX}\w{{8}}/{re.escape(plan.entry)}/")
 
 
-def _find_place(plan: ServingPlan, message: str) -> str:
+def _find_own_line(plan: ServingPlan, message: str) -> str:
     """The archive's own line that raised, as the python backend lists them: the last call first."""
     lines = message.partition(_CALLS)[2][:_LONGEST_READ].splitlines()
     calls = [called for line in lines if (called := _CALLED.match(line))]

@@ -102,8 +102,8 @@ def test_nobody_answers(
     aws_environment: dict[str, str],
 ) -> None:
     """The last line says so, and what starts an endpoint; as it does of an address that is none."""
-    place = f"127.0.0.1:{free_port()}"
-    for url in (f"http://{place}", place):
+    address = f"127.0.0.1:{free_port()}"
+    for url in (f"http://{address}", address):
         words = [url if word == "URL" else word for word in arguments]
         done = subprocess.run(
             [ROOT / environment / "bin/python", ROOT / "examples" / script, *words],

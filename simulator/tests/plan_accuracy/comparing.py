@@ -1,4 +1,4 @@
-"""A plan beside the replay that it is like: how far apart they are. Pure, but for what it reads."""
+"""A plan beside the replay that it is like: how far apart they are."""
 
 from __future__ import annotations
 

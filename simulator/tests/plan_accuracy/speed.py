@@ -29,7 +29,7 @@ from simulator.tests.support.simulated import archives, instance_spec
 
 MODELS, INSTANCES, ZIPF, DAY_S = 10_000, 200, 0.9, 86400.0
 #: Models that one instance has room for, and what that is.
-ROOMS = {60: "room for all", 45: "for nine tenths", 25: "for half"}
+CAPACITIES = {60: "room for all", 45: "for nine tenths", 25: "for half"}
 POWERS = range(4, 10)
 MISSES = 300_000
 
@@ -38,7 +38,7 @@ MISSES = 300_000
 class Run:
     """One plan. seconds: of one core. peak: bytes of its process."""
 
-    places: int
+    capacity: int
     asked: int
     requests: int
     misses: int
@@ -70,28 +70,28 @@ def main() -> None:
 
 def run_all(most: float, misses: float) -> Iterator[Run]:
     """From few requests to many, row by row."""
-    for places in ROOMS:
+    for capacity in CAPACITIES:
         expected = 0.0
         for asked in (10**power for power in POWERS if 10**power <= most):
             if expected > misses:
                 break
             # A process of its own: the peak is that of nobody else.
             with multiprocessing.get_context("spawn").Pool(1) as pool:
-                run = pool.apply(plan, (places, asked))
+                run = pool.apply(plan, (capacity, asked))
             print(f"{run}, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
             expected = 10.0 * run.misses if run.misses > 2 * MODELS else 0.0
             yield run
 
 
-def plan(places: int, asked: int) -> Run:
+def plan(capacity: int, asked: int) -> Run:
     """One of them, in this process."""
     figures = archives(MODELS, load_s=0.3, unload_s=0.05, download_s=0.1)
     demand = PoissonDemand(zipf_shares(MODELS, ZIPF), asked / DAY_S, DAY_S, 1)
-    scenario = Scenario(demand, figures, instance_spec(places), Rules(loads_at_once=8), INSTANCES)
+    scenario = Scenario(demand, figures, instance_spec(capacity), Rules(loads_at_once=8), INSTANCES)
     began, used = time.perf_counter(), time.process_time()
     outcome = simulate(scenario)
     return Run(
-        places,
+        capacity,
         asked,
         outcome.requests,
         outcome.counts.cold,
@@ -102,16 +102,16 @@ def plan(places: int, asked: int) -> Run:
 
 
 def draw(runs: Sequence[Run], across: str) -> str:
-    """Seconds over one of both counts, each room a row of points."""
+    """Seconds over one of both counts, each capacity a row of points."""
     series = [
         Series(
-            words,
-            [getattr(run, across) for run in runs if run.places == places],
-            [run.seconds for run in runs if run.places == places],
+            caption,
+            [getattr(run, across) for run in runs if run.capacity == capacity],
+            [run.seconds for run in runs if run.capacity == capacity],
             colour,
             dashes=1,
         )
-        for colour, (places, words) in enumerate(ROOMS.items(), 1)
+        for colour, (capacity, caption) in enumerate(CAPACITIES.items(), 1)
     ]
     frame = Frame(f"Seconds of a plan over its {across}", across, "seconds of one core")
     return draw_points(frame, series, scale="loglog")
@@ -122,7 +122,7 @@ def format_table(runs: Sequence[Run]) -> str:
     head = ("room", "requests", "hits", "misses", "one core", "peak memory")
     rows = [
         (
-            ROOMS[run.places],
+            CAPACITIES[run.capacity],
             f"{run.requests:,}",
             format_share(run.hit_ratio),
             f"{run.misses:,}",

@@ -19,7 +19,7 @@ _ON_A_PAGE = 2
 class ImageRegistry:
     """manifests: by repository, and there by digest; tags: digests, by repository and tag."""
 
-    place: str
+    address: str
     manifests: dict[str, dict[str, bytes]] = field(default_factory=dict)
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
 

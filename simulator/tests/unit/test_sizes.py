@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merlin_simulator.measuring.quantities import read_room, read_size
+from merlin_simulator.measuring.quantities import read_capacity, read_size
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 def test_a_bare_number_that_is_next_to_nothing_is_no_memory(text: str) -> None:
     """The sentence has the bytes, and what was probably meant."""
     with pytest.raises(ValueError, match=f"did you mean {text.strip()}GB"):
-        read_room(text)
+        read_capacity(text)
 
 
 @pytest.mark.parametrize(("text", "size"), [("150KB", 150 * 2**10), ("1048576", 2**20)])
 def test_a_small_size_with_its_unit_is_one(text: str, size: int) -> None:
     """Who writes a unit, or megabytes as bytes, knows what they want."""
-    assert read_room(text) == size
+    assert read_capacity(text) == size

@@ -66,8 +66,8 @@ class History:
         """The digest that was deployed before the current one; None if there is none."""
         if current not in self.digests:
             return next(iter(self.digests), None)
-        place = self.digests.index(current) + 1
-        return self.digests[place] if place < len(self.digests) else None
+        index = self.digests.index(current) + 1
+        return self.digests[index] if index < len(self.digests) else None
 
 
 def read_history(value: str | None) -> History:

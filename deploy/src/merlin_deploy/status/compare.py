@@ -149,8 +149,8 @@ def _compare_values(path: str, present: Any, desired: Any) -> Iterator[Change]:
         yield from _compare_members(path, present, desired)
     elif _are_lists_of_members(present, desired):
         for number, (before, after) in enumerate(zip(present, desired, strict=True)):
-            place = path if len(desired) == 1 else f"{path}[{number}]"
-            yield from _compare_members(place, before, after)
+            member = path if len(desired) == 1 else f"{path}[{number}]"
+            yield from _compare_members(member, before, after)
     elif present != desired:
         yield Change(path, _show(present), _show(desired))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from merlin_simulator.measuring.quantities import read_room, read_size
+from merlin_simulator.measuring.quantities import read_capacity, read_size
 
 ValueT = TypeVar("ValueT")
 
@@ -61,4 +61,4 @@ seconds = make_reader(float, "seconds, more than 0", lambda value: 0 < value < m
 part = make_reader(float, "a number more than 0, and 1 at most", lambda value: 0 < value <= 1)
 share = make_reader(float, "a share from 0 to 1", lambda value: 0 <= value <= 1)
 folder = make_reader(Path, "a folder that is there", Path.is_dir)
-size, room = keep_sentence(read_size), keep_sentence(read_room)
+size, room = keep_sentence(read_size), keep_sentence(read_capacity)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from merlin_simulator.commands import arguments
 from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
-from merlin_simulator.measuring.quantities import read_room
+from merlin_simulator.measuring.quantities import read_capacity
 from merlin_simulator.replay.settings import OWN_ENDPOINT, Interrupted, ReplayError, Settings
 from merlin_simulator.rules import CacheSetting
 
@@ -159,7 +159,7 @@ def _add_models(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_endpoint(group: argparse._ArgumentGroup) -> None:
-    add, room = group.add_argument, arguments.keep_sentence(_check_room)
+    add, room = group.add_argument, arguments.keep_sentence(_check_capacity)
     add("--instances", type=arguments.count, metavar="N", help="containers (default: 1)")
     add("--memory", type=room, metavar="SIZE", help="of each instance: 4GB")
     add("--disk", type=room, metavar="SIZE", help="of each instance, for archives: 20GB")
@@ -176,7 +176,7 @@ def _add_endpoint(group: argparse._ArgumentGroup) -> None:
     add("--endpoint-name", metavar="NAME", help="its name")
 
 
-def _check_room(text: str) -> str:
+def _check_capacity(text: str) -> str:
     """As it was written, which `up` reads once more."""
-    read_room(text)
+    read_capacity(text)
     return text

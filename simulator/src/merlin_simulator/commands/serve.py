@@ -15,7 +15,7 @@ from merlin_simulator.commands.options import (
 )
 from merlin_simulator.control.sagemaker.resources import DEFAULT_MOST
 from merlin_simulator.interrupts import leaving_at_once
-from merlin_simulator.measuring.quantities import read_room
+from merlin_simulator.measuring.quantities import read_capacity
 
 _EXAMPLES = """examples:
   python -m simulator serve --port 8090
@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _read_memory(text: str) -> tuple[str, int]:
     name, size = _split_type(text, "TYPE=SIZE, as ml.c5.xlarge=4GB")
-    return name, read_room(size)
+    return name, read_capacity(size)
 
 
 def _read_quota(text: str) -> tuple[str, int]:

@@ -52,7 +52,7 @@ class Image:
 
 
 class Registry:
-    """place: HOST:PORT. On this machine it may speak HTTP, as for the engine that pulls from it.
+    """address: HOST:PORT. On this machine it may speak HTTP, as for the engine that pulls from it.
 
     Raises ServiceError where it does not answer as registries do.
     """

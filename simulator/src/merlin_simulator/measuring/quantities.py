@@ -12,7 +12,7 @@ _MOST = 2.0**60
 _LEAST_BARE = 1024**2
 
 
-def read_room(text: str) -> int:
+def read_capacity(text: str) -> int:
     """As read_size, of a memory or a disk: a number alone that is next to nothing is refused."""
     size = read_size(text)
     if size < _LEAST_BARE and text.strip()[-1].isdigit():

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from merlin_simulator.measuring.quantities import read_room
+from merlin_simulator.measuring.quantities import read_capacity
 
 #: Thirty years; a PiB; the cores of a host of today.
 MOST_SECONDS, MOST_BYTES, MOST_CORES = 1e9, 2**50, 1_000
@@ -127,7 +127,7 @@ def size(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LEAST_BYTES:
         raise ValueError(f'found {value} bytes, expected a size such as "{value}MB"')
     try:
-        count = read_room(value) if isinstance(value, str) else value
+        count = read_capacity(value) if isinstance(value, str) else value
     except ValueError:
         count = -1
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_BYTES:

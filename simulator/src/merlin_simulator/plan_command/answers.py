@@ -213,22 +213,27 @@ def find_limits(scenario: Scenario, outcome: Outcome) -> list[Limit]:
     disk = sum(figures.disk for figures in scenario.archives)
     instances = max(snapshot.instances for snapshot in outcome.snapshots)
     limits = [Limit("cores", max(snapshot.busiest for snapshot in outcome.snapshots))]
-    for name, room, total in [*_list_rooms(scenario), ("disk", scenario.instance_spec.disk, disk)]:
-        if room is not None and total:
-            limits.append(Limit(name, total / (max(1, room) * instances)))
+    for name, capacity, total in [
+        *_list_capacities(scenario),
+        ("disk", scenario.instance_spec.disk, disk),
+    ]:
+        if capacity is not None and total:
+            limits.append(Limit(name, total / (max(1, capacity) * instances)))
     return sorted(limits, key=lambda limit: -limit.used)
 
 
 def count_fitting(scenario: Scenario) -> int:
     """Models of mean size that have room in one instance at the same time."""
     count = len(scenario.archives)
-    rooms = [
-        (room, total) for _, room, total in _list_rooms(scenario) if room is not None and total
+    capacities = [
+        (capacity, total)
+        for _, capacity, total in _list_capacities(scenario)
+        if capacity is not None and total
     ]
-    return min([count, *(int(room * count / total) for room, total in rooms)])
+    return min([count, *(int(capacity * count / total) for capacity, total in capacities)])
 
 
-def _list_rooms(scenario: Scenario) -> list[tuple[str, int | None, int]]:
+def _list_capacities(scenario: Scenario) -> list[tuple[str, int | None, int]]:
     """Of an instance: its name, bytes for models, None: no bound, and bytes of all models.
 
     The memory is that until the platform makes others leave.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from merlin_simulator.measuring.quantities import read_room
+from merlin_simulator.measuring.quantities import read_capacity
 from merlin_simulator.plan_command.answers import weighted_percentiles
 from merlin_simulator.plan_command.files import MOST_LINES, UnusableFile
 from merlin_simulator.plan_command.replay_report import StoredReport, make_figures, name_copies
@@ -50,10 +50,10 @@ def make_scenario(stored: StoredReport) -> Scenario:
         ),
         name_copies(make_figures(stored), [name + SUFFIX for name in make_names(settings.models)]),
         InstanceSpec(
-            None if settings.memory is None else read_room(settings.memory),
+            None if settings.memory is None else read_capacity(settings.memory),
             stored.report.machine.cores,
             stored.base_memory,
-            None if settings.disk is None else read_room(settings.disk),
+            None if settings.disk is None else read_capacity(settings.disk),
             one_host=True,
         ),
         rules,

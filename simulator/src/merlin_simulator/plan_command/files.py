@@ -175,7 +175,7 @@ def _refuse_constant(word: str) -> NoReturn:
     raise _NoNumber(word)
 
 
-def check_place(path: Path) -> None:
+def check_output_path(path: Path) -> None:
     """Before the plan, which takes a while: there is a folder for the file."""
     with _writing(path):
         folder = path.resolve().parent

@@ -16,7 +16,7 @@ from merlin_simulator.plan_command.answers import Plan
 from merlin_simulator.plan_command.baseline import simulate_replay
 from merlin_simulator.plan_command.candidates import Advance, evaluate_all
 from merlin_simulator.plan_command.files import (
-    check_place,
+    check_output_path,
     make_folder,
     printable,
     write_json,
@@ -33,7 +33,7 @@ FORMAT = 2
 def print_simulated_replay(path: Path, json_path: Path | None) -> None:
     """Simulate a replay once more, and print its figures. Raises PlanError."""
     if json_path is not None:
-        check_place(json_path)
+        check_output_path(json_path)
     report = read_report(path)
     with show_progress() as advance:
         answer = simulate_replay(report, lambda share: advance("the replay once more", share))
@@ -55,7 +55,7 @@ def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = N
     report: a folder for report.json and trade-off.svg.
     """
     if json_path is not None:
-        check_place(json_path)
+        check_output_path(json_path)
     if report is not None:
         make_folder(report)
     traffic = make_traffic(settings)

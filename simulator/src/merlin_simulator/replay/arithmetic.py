@@ -1,4 +1,4 @@
-"""Arithmetic over samples and events. Pure; seconds, bytes, counts."""
+"""Arithmetic over samples and events, in seconds, bytes and counts. No I/O."""
 
 from __future__ import annotations
 

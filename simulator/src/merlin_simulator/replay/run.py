@@ -1,4 +1,4 @@
-"""One replay from the archives to the report. Here the rooms are joined; nothing is decided."""
+"""One replay from the archives to the report. Here its parts are joined; nothing is decided."""
 
 from __future__ import annotations
 

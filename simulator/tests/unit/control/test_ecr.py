@@ -26,7 +26,7 @@ def registry() -> Iterator[ImageRegistry]:
 
 async def ask(registry: ImageRegistry, operation: str, **members: Any) -> Mapping[str, Any]:
     """One call, as the service's front makes it."""
-    images = RegistryImages(Registry(registry.place))
+    images = RegistryImages(Registry(registry.address))
     call = Call(operation, {"repositoryName": NAME, **members}, "us-east-1")
     answer = await images.operations()[operation](call)
     assert answer is not None
@@ -98,7 +98,7 @@ async def test_what_is_not_there(registry: ImageRegistry) -> None:
 async def test_a_registry_that_is_down_is_named() -> None:
     """At once: it is no error that clients ask again for."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        place = f"127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(ServiceError, match=f"The registry at {place} .* Start it") as refused:
-        await ask(ImageRegistry(place), "DescribeImages")
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(ServiceError, match=f"The registry at {address} .* Start it") as refused:
+        await ask(ImageRegistry(address), "DescribeImages")
     assert (refused.value.code, refused.value.status) == ("ServerException", 400)

@@ -21,7 +21,11 @@ from merlin_simulator.control.sagemaker.deployment import (
 from merlin_simulator.hosting import Fleet, InstanceRunner, Variant
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import EventLog
-from simulator.tests.unit.control.autoscaling.played_variant import RESOURCE, START, Room
+from simulator.tests.unit.control.autoscaling.played_variant import (
+    RESOURCE,
+    START,
+    SteppedAutoscaling,
+)
 from simulator.tests.unit.control.cloudwatch.test_alarms import ALARM
 
 
@@ -35,12 +39,14 @@ class Listed:
         return self.endpoints
 
 
-def overview(room: Room, *endpoints: ManagedEndpoint) -> Overview:
+def overview(stepped: SteppedAutoscaling, *endpoints: ManagedEndpoint) -> Overview:
     """Of these endpoints, whose variants a test's own autoscaling scales."""
-    alarms = Alarms(Records(room.state / "alarms"), room.clock, room.log)
+    alarms = Alarms(Records(stepped.state / "alarms"), stepped.clock, stepped.log)
     listed: Any = Listed(endpoints)
-    scaling: Any = room
-    return Overview(listed, room.clock, RequestRates(room.clock), scaling, alarms, "eu-west-1")
+    scaling: Any = stepped
+    return Overview(
+        listed, stepped.clock, RequestRates(stepped.clock), scaling, alarms, "eu-west-1"
+    )
 
 
 async def endpoint_of_two_variants() -> ManagedEndpoint:
@@ -80,10 +86,10 @@ def never(_: str, given_up: Callable[[], bool]) -> InstanceRunner:
 
 async def test_what_scales_a_variant_stands_with_it(tmp_path: Path) -> None:
     """Its scalable target and its policies; not those of other variants."""
-    room, managed = Room(tmp_path), await endpoint_of_two_variants()
-    await room.register(1, 4)
-    await room.track()
-    (endpoint,) = overview(room, managed).as_json()["endpoints"]
+    scaling, managed = SteppedAutoscaling(tmp_path), await endpoint_of_two_variants()
+    await scaling.register(1, 4)
+    await scaling.track()
+    (endpoint,) = overview(scaling, managed).as_json()["endpoints"]
     first, second = endpoint["variants"]
     assert (first["share"], second["share"]) == (0.25, 0.75)
     assert first["scaling"] is None
@@ -93,11 +99,11 @@ async def test_what_scales_a_variant_stands_with_it(tmp_path: Path) -> None:
 
 def test_activities_and_alarms_are_as_their_services_have_them(tmp_path: Path) -> None:
     """At most fifty activities; times are numbers."""
-    room = Room(tmp_path)
+    scaling = SteppedAutoscaling(tmp_path)
     for number in range(60):
-        room.now += 1
-        room.activities.begin(RESOURCE, str(number), "")
-    whole = overview(room)
+        scaling.now += 1
+        scaling.activities.begin(RESOURCE, str(number), "")
+    whole = overview(scaling)
     whole.alarms.put(ALARM, "eu-west-1")
     told = whole.as_json()
     assert [it["Description"] for it in told["activities"]] == [str(n) for n in range(59, 9, -1)]

@@ -59,8 +59,8 @@ class PlayedVariant(Variants):
         self.current = count
 
 
-class Room:
-    """All parts, and a clock that goes when it is told to."""
+class SteppedAutoscaling:
+    """All parts of the autoscaling, and a clock that goes when it is told to."""
 
     def __init__(self, state: Path, count: int = 1) -> None:
         self.state, self.now = state, START

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from merlin_simulator.control.errors import ServiceError
-from simulator.tests.unit.control.autoscaling.played_variant import RESOURCE, SCALED, Room, call
+from simulator.tests.unit.control.autoscaling.played_variant import (
+    RESOURCE,
+    SCALED,
+    SteppedAutoscaling,
+    call,
+)
 
 WHERE = (
     f"service namespace: sagemaker, resource ID: {RESOURCE}, "
@@ -42,60 +47,60 @@ async def test_a_target_that_is_refused(
     tmp_path: Path, members: dict[str, Any], words: str
 ) -> None:
     bounds = {} if "MinCapacity" in members or "MaxCapacity" in members else BOUNDS
-    register = Room(tmp_path).targets.register
+    register = SteppedAutoscaling(tmp_path).targets.register
     with pytest.raises(ServiceError, match=words) as caught:
         await register(call("RegisterScalableTarget", **bounds, **members))
     assert caught.value.code == "ValidationException"
 
 
 async def test_a_target_is_registered_again_with_what_is_given(tmp_path: Path) -> None:
-    room = Room(tmp_path)
-    await room.register(1, 4, Tags={"team": "shop"})
-    arn = room.targets.get(RESOURCE)["ScalableTargetARN"]
+    scaling = SteppedAutoscaling(tmp_path)
+    await scaling.register(1, 4, Tags={"team": "shop"})
+    arn = scaling.targets.get(RESOURCE)["ScalableTargetARN"]
     halted = {"ScheduledScalingSuspended": True}
-    answer = await room.targets.register(
+    answer = await scaling.targets.register(
         call("RegisterScalableTarget", MaxCapacity=6, SuspendedState=halted)
     )
     assert answer == {"ScalableTargetARN": arn}
-    (target,) = (await room.targets.describe(call("Describe", ResourceIds=[RESOURCE])))[
+    (target,) = (await scaling.targets.describe(call("Describe", ResourceIds=[RESOURCE])))[
         "ScalableTargets"
     ]
     assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 6)
     assert list(target["SuspendedState"].values()) == [False, False, True]
     assert "Tags" not in target
     with pytest.raises(ServiceError, match="already exists"):
-        await room.targets.register(call("RegisterScalableTarget", Tags={"a": "b"}))
+        await scaling.targets.register(call("RegisterScalableTarget", Tags={"a": "b"}))
 
 
 async def test_tags(tmp_path: Path) -> None:
-    room = Room(tmp_path)
-    await room.register(Tags={"team": "shop"})
-    arn = {"ResourceARN": room.targets.get(RESOURCE)["ScalableTargetARN"]}
-    await room.targets.tag(call("TagResource", **arn, Tags={"a": "1", "b": "2"}))
-    await room.targets.untag(call("UntagResource", **arn, TagKeys=["team", "a", "none"]))
-    assert await room.targets.list_tags(call("List", **arn)) == {"Tags": {"b": "2"}}
+    scaling = SteppedAutoscaling(tmp_path)
+    await scaling.register(Tags={"team": "shop"})
+    arn = {"ResourceARN": scaling.targets.get(RESOURCE)["ScalableTargetARN"]}
+    await scaling.targets.tag(call("TagResource", **arn, Tags={"a": "1", "b": "2"}))
+    await scaling.targets.untag(call("UntagResource", **arn, TagKeys=["team", "a", "none"]))
+    assert await scaling.targets.list_tags(call("List", **arn)) == {"Tags": {"b": "2"}}
     many = {str(number): "" for number in range(50)}
     with pytest.raises(ServiceError) as caught:
-        await room.targets.tag(call("TagResource", **arn, Tags=many))
+        await scaling.targets.tag(call("TagResource", **arn, Tags=many))
     assert caught.value.code == "TooManyTagsException"
     with pytest.raises(ServiceError) as caught:
-        await room.targets.list_tags(call("List", ResourceARN="arn:none"))
+        await scaling.targets.list_tags(call("List", ResourceARN="arn:none"))
     assert caught.value.code == "ResourceNotFoundException"
 
 
 async def test_what_is_not_there(tmp_path: Path) -> None:
-    room = Room(tmp_path)
-    await room.targets.describe(call("Describe", ResourceIds=[RESOURCE]))
+    scaling = SteppedAutoscaling(tmp_path)
+    await scaling.targets.describe(call("Describe", ResourceIds=[RESOURCE]))
     absent = [
-        (room.targets.deregister, {}, f"No scalable target registered for {WHERE}"),
-        (room.policies.put, {"PolicyName": "p"}, f"No scalable target registered for {WHERE}"),
-        (room.actions.put, {"ScheduledActionName": "a"}, "No scalable target registered for"),
+        (scaling.targets.deregister, {}, f"No scalable target registered for {WHERE}"),
+        (scaling.policies.put, {"PolicyName": "p"}, f"No scalable target registered for {WHERE}"),
+        (scaling.actions.put, {"ScheduledActionName": "a"}, "No scalable target registered for"),
         (
-            room.policies.delete,
+            scaling.policies.delete,
             {"PolicyName": "p"},
             f"No scaling policy found for {WHERE}, policy name: p",
         ),
-        (room.actions.delete, {"ScheduledActionName": "a"}, "No scheduled action found for"),
+        (scaling.actions.delete, {"ScheduledActionName": "a"}, "No scheduled action found for"),
     ]
     for operation, members, words in absent:
         with pytest.raises(ServiceError, match=words) as caught:
@@ -120,26 +125,26 @@ async def test_what_is_not_there(tmp_path: Path) -> None:
 async def test_a_policy_that_is_refused(
     tmp_path: Path, members: dict[str, Any], words: str
 ) -> None:
-    room = Room(tmp_path)
-    await room.register()
+    scaling = SteppedAutoscaling(tmp_path)
+    await scaling.register()
     with pytest.raises(ServiceError, match=words):
-        await room.policies.put(call("PutScalingPolicy", PolicyName="p", **members))
+        await scaling.policies.put(call("PutScalingPolicy", PolicyName="p", **members))
 
 
 async def test_a_policy_keeps_its_name_and_alarms_while_it_changes(tmp_path: Path) -> None:
-    room = Room(tmp_path)
-    await room.register()
-    first, second = await room.track(100), await room.track(200)
+    scaling = SteppedAutoscaling(tmp_path)
+    await scaling.register()
+    first, second = await scaling.track(100), await scaling.track(200)
     assert first == second
-    fixed = await room.track(200, DisableScaleIn=True)
+    fixed = await scaling.track(200, DisableScaleIn=True)
     assert fixed["Alarms"] == first["Alarms"][:1]
-    (policy,) = (await room.policies.describe(call("Describe")))["ScalingPolicies"]
+    (policy,) = (await scaling.policies.describe(call("Describe")))["ScalingPolicies"]
     assert policy["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] == 200
     assert "PolicyId" not in policy
     spec = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
     config = {"TargetValue": 1, "PredefinedMetricSpecification": spec}
     with pytest.raises(ServiceError, match="Only one TargetTrackingScaling policy"):
-        await room.policies.put(
+        await scaling.policies.put(
             call(
                 "PutScalingPolicy",
                 PolicyName="q",
@@ -176,21 +181,21 @@ async def test_a_policy_keeps_its_name_and_alarms_while_it_changes(tmp_path: Pat
 async def test_an_action_that_is_refused(
     tmp_path: Path, members: dict[str, Any], words: str
 ) -> None:
-    room = Room(tmp_path)
-    await room.register()
+    scaling = SteppedAutoscaling(tmp_path)
+    await scaling.register()
     with pytest.raises(ServiceError, match=words):
-        await room.actions.put(call("PutScheduledAction", ScheduledActionName="a", **members))
+        await scaling.actions.put(call("PutScheduledAction", ScheduledActionName="a", **members))
 
 
 async def test_pages_filters_and_other_services(tmp_path: Path) -> None:
-    room = Room(tmp_path)
-    await room.register()
+    scaling = SteppedAutoscaling(tmp_path)
+    await scaling.register()
     action = {"Schedule": "rate(1 day)", "ScalableTargetAction": {"MinCapacity": 1}}
     for name in "abc":
-        await room.actions.put(call("Put", ScheduledActionName=name, **action))
+        await scaling.actions.put(call("Put", ScheduledActionName=name, **action))
 
     async def names(**members: Any) -> tuple[list[str], str | None]:
-        answer = await room.actions.describe(call("Describe", **members))
+        answer = await scaling.actions.describe(call("Describe", **members))
         listed = [one["ScheduledActionName"] for one in answer["ScheduledActions"]]
         return listed, answer.get("NextToken")
 
@@ -204,4 +209,4 @@ async def test_pages_filters_and_other_services(tmp_path: Path) -> None:
         await names(NextToken="none")
     assert caught.value.code == "InvalidNextTokenException"
     with pytest.raises(ServiceError, match="must also specify a resource ID"):
-        await room.actions.describe(call("Describe", **{**SCALED, "ResourceId": None}))
+        await scaling.actions.describe(call("Describe", **{**SCALED, "ResourceId": None}))
