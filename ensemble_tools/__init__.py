@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ensemble_tools.serving.config_limits import Limits
     from ensemble_tools.serving.demand import Demand, ModelDemand, measure_demand
     from ensemble_tools.serving.joining import Predictor
-    from ensemble_tools.serving.namespace import Namespace, parse_published
+    from ensemble_tools.serving.namespace import Namespace, drop_number, parse_published
     from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan
     from ensemble_tools.serving.publish import TableWriter, publish, retract
     from ensemble_tools.serving.requests_at_once import (
@@ -48,7 +48,7 @@ _MODULES = {
         "serving.config_limits": "Limits",
         "serving.demand": "Demand ModelDemand measure_demand",
         "serving.joining": "Predictor",
-        "serving.namespace": "LAYOUT_PREFIX Namespace parse_published",
+        "serving.namespace": "LAYOUT_PREFIX Namespace drop_number parse_published",
         "serving.plan": "Choices Form Rewrite ServingPlan plan",
         "serving.publish": "TableWriter publish retract",
         "serving.requests_at_once": "count_requests_at_once limit_requests_at_once",

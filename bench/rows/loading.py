@@ -180,6 +180,7 @@ def _measure_unload(run: Run) -> Iterator[Line]:
         models = _prepare_export(run, "leaving-by-hand", "leaving-merlin", "auto")
         what = "unload of a compiled export"
         yield from _measure_unloads(run, what, models, ratio_at_most(0.15))
+        yield _measure_return(run, models)
 
 
 def _measure_unloads(run: Run, what: str, models: Mapping[str, str], goal: Goal) -> Iterator[Line]:
@@ -197,6 +198,28 @@ def _measure_unloads(run: Run, what: str, models: Mapping[str, str], goal: Goal)
     yield Line(f"{what}, until everything is free", "s", free, goal)
     yield Line(f"{what}, until DELETE is answered", "s", answered)
     yield Line(f"{what}, until its processes are gone", "s", ended)
+
+
+def _measure_return(run: Run, models: Mapping[str, str]) -> Line:
+    sides = {
+        name: partial(_load_right_after, server, models[name])
+        for name, server in run.contenders.servers.items()
+    }
+    what = "load of a compiled export right after its unload"
+    values = run.take_turns(what, sides, rounds=run.rounds, warm=False)
+    return Line(what, "s", values, value_at_most(0.25))
+
+
+def _load_right_after(server: Server, model: str) -> float:
+    """The seconds of a load that comes as soon as an unload of that name is answered."""
+    server.load(model)
+    server.unload(model)
+    seconds = _time(server.load, model)
+    server.unload(model)
+    if isinstance(server, Container):
+        gone = f"{server.name}: everything of {model} is gone"
+        wait_until(lambda: not any(server.repository.glob(f"{model}*")), gone)
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -297,7 +320,8 @@ ROWS = (
         "From DELETE until it is answered 200, every process of the model is gone from /proc, its "
         "regions from /dev/shm and, for ours, its files from the serving repository. Limit: "
         "tritonserver's own unload call, and then the same. The export is examples/merlin/dense, "
-        "and for rival and limit the same ensemble, prepared by rewrite.",
+        "and for rival and limit the same ensemble, prepared by rewrite. Then POST /models as soon "
+        "as a DELETE of the same name is answered, to its 200.",
         _measure_unload,
         in_short=True,
     ),

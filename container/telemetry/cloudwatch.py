@@ -214,7 +214,8 @@ class MetricsPublisher:
         # A new one counts from 0, however far it has come already.
         known = self._triton.known if reading.restarts == self._restarts else {}
         try:
-            theirs = read_triton_page(reading.triton, meters.target_of)
+            entries = reading.numbers.entries
+            theirs = read_triton_page(reading.triton, meters.target_of, entries)
             return own, subtract(known, _pause_between(theirs))
         except Exception as error:  # no page of Prometheus': ours is not lost for that
             self._tell("BadPage", f"tritonserver's metrics page cannot be read: {error}")

@@ -23,7 +23,7 @@ from container.tritonserver.runtime import ModelsPython
 from serve.deadline import within
 from serve.http.metrics_route import MetricsRoute
 from serve.models.registry import Registry
-from serve.resources.model_memory import ModelMemory
+from serve.resources.model_memory import Life, ModelMemory
 from serve.telemetry.access_log import AccessLog
 from serve.telemetry.exposition import ModelNumbers
 from serve.telemetry.metrics import Metrics
@@ -92,7 +92,7 @@ class Observability:
         if metrics is not None:
             yield restart_for_ever("lag", lambda: watch_lag(metrics.lag.observe))
             yield restart_for_ever("departed models", self._forget_departed)
-            yield restart_for_ever("models' memory", lambda: self._memory.run(self._loaded_names))
+            yield restart_for_ever("models' memory", lambda: self._memory.run(self._lives))
         if self._publisher is not None:
             yield restart_for_ever("metrics", self._publisher.run)
 
@@ -121,12 +121,15 @@ class Observability:
             self._metrics.meters.forget({model.name for model in self._registry.all_busy()})
             await asyncio.sleep(_FORGET_S)
 
-    def _loaded_names(self) -> set[str]:
-        return {model.name for model in self._registry.all_loaded()}
+    def _lives(self) -> list[Life]:
+        assert self._metrics is not None
+        meters = self._metrics.meters
+        return [(model.name, meters.of(model.name).lives) for model in self._registry.all_busy()]
 
     def _model_numbers(self) -> ModelNumbers:
         in_flight = {model.name: model.in_flight for model in self._registry.all_busy()}
-        return ModelNumbers(in_flight, self._memory.memory, self._memory.shared)
+        memory, shared = self._memory.measure(self._lives())
+        return ModelNumbers(in_flight, memory, shared, self._registry.find_entries())
 
     async def _machine(self) -> CollectorRegistry:
         with contextlib.suppress(asyncio.TimeoutError):  # a page is worth more than a version

@@ -114,15 +114,23 @@ def read_families(families: Iterable[Any]) -> Iterator[Series]:
             yield Series(_make_key(sample.name, labels), sample.name, kind, labels, sample.value)
 
 
-def read_triton_page(page: str, target_of: Callable[[str], str]) -> Iterator[Series]:
-    """The series of tritonserver's page. target_of: the archive's name for a model's name."""
+def read_triton_page(
+    page: str, target_of: Callable[[str], str], entries: Mapping[str, str]
+) -> Iterator[Series]:
+    """The series of tritonserver's page.
+
+    target_of: the archive's name for a model's name. entries: model_labels'.
+    """
     for part in _split_page(page):
         declared = _DECLARED.findall(part)
         for series in read_families(text_string_to_metric_families(part)):
             labels = dict(series.labels)
             labels.pop("namespace", None)  # where its model lies: a directory of ours
             if "model" in labels:
-                labels |= model_labels(labels.pop("model"), target_of)
+                ours = model_labels(labels.pop("model"), target_of, entries)
+                if ours is None:
+                    continue
+                labels |= ours
             name = series.name
             # The library's counters all end so; tritonserver's do not.
             if series.kind == COUNTER and name not in declared:

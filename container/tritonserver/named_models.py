@@ -20,7 +20,7 @@ from ensemble_tools import LAYOUT_PREFIX, parse_published
 #: kernel's times of files go by its ticks.
 _TICK_S = 0.02
 #: A model's name, and what follows it in a step's.
-_NAME = r"(?P<name>(?:[\w-]|=_)(?:[\w.-]|=_|=[0-9a-f]{2})*)"
+_NAME = r"(?P<name>(?:[\w-]|=_)(?:[\w.-]|=_|=[0-9a-f]{2}|=-)*)"
 #: What stands before and behind a name where tritonserver writes one.
 _NAMED = re.compile(
     rf"(?P<before>::|['\"]|: |(?<![\w.-])){_NAME}(?P<behind>['\"]|:\d| \(|)", re.ASCII

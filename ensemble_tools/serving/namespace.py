@@ -5,6 +5,10 @@ The entry model is published under the SageMaker `model_name`, a step `s` of it 
 the model name: two archives can never meet, and every name can be read back. SageMaker's own model
 names are hashes, which come through unchanged.
 
+A model that comes back while tritonserver still unloads its predecessor is published under
+`<model_name>=-1` and `<model_name>=-1.<s>`, or with the next number that is free. `=-` stands in no
+other name.
+
 tritonserver's Python backend starts a model's process through a shell up to 25.07, with the model's
 path as it is (stub_launcher.cc; seen with 2.36 and 2.51). From 25.08 on it refuses a model whose
 name has one of ``;|&$`<>()[]{}\\"'*?~#!`` (pb_utils.h), and tritonserver 26.03 refuses one with
@@ -28,6 +32,8 @@ _LEGAL_STEP_NAME = re.compile(r"[^/\0\ud800-\udfff]+")
 _ESCAPED = re.compile(rb"[^A-Za-z0-9_.-]|(?<![^.])\.")
 _WRITTEN = re.compile(rb"=(?:_|([0-9a-f]{2}))")
 _DOT = "=_"
+#: At the end of an entry model's name, behind which a URL's path may go on.
+_NUMBER = re.compile(r"=-([1-9][0-9]{0,5})(?=/|$)")
 
 #: Of directories beside the serving repository: `archive-1a2b3c4d/m/` is a copy of the layout of
 #: the archive whose entry model is m.
@@ -44,11 +50,14 @@ NAME_MAX = 255
 class Namespace:
     """The Triton names of one SageMaker model.
 
+    number: tells it from models of that name that tritonserver still unloads; 0 beside none.
+
     Raises IllegalName on construction when the model name is empty, `.` or `..`, longer than a
     directory name may be, or holds anything but letters, digits, `_`, `-` and `.`.
     """
 
     model_name: str
+    number: int = 0
 
     def __post_init__(self) -> None:
         name = self.model_name
@@ -63,7 +72,8 @@ class Namespace:
     @property
     def entry(self) -> str:
         """The Triton name of the model that invocations go to."""
-        return self.model_name.replace(".", _DOT)
+        mark = f"=-{self.number}" if self.number else ""
+        return f"{self.model_name.replace('.', _DOT)}{mark}"
 
     def step(self, name: str) -> str:
         """The Triton name of the archive's model `name`; raises IllegalName."""
@@ -80,16 +90,22 @@ def parse_published(published: str) -> tuple[str, str | None]:
     Raises ValueError for a name that no Namespace makes.
     """
     entry, dot, plain = published.partition(".")
-    model_name = entry.replace(_DOT, ".")
+    number = _NUMBER.search(entry)
+    model_name = drop_number(entry).replace(_DOT, ".")
     try:
         step = _WRITTEN.sub(_read, plain.encode()).decode() if dot else None
-        namespace = Namespace(model_name)
+        namespace = Namespace(model_name, int(number[1]) if number else 0)
         name = namespace.entry if step is None else namespace.step(step)
     except (IllegalName, UnicodeError) as error:
         raise ValueError(f"{published!r} was not published by this container") from error
     if name != published:  # escaped in another way than a Namespace's
         raise ValueError(f"{published!r} was not published by this container")
     return model_name, step
+
+
+def drop_number(entry: str) -> str:
+    """The Triton name of an entry model, or a URL's path with it, without the number."""
+    return _NUMBER.sub("", entry)
 
 
 def _write(match: re.Match[bytes]) -> bytes:

@@ -2,16 +2,18 @@
 
 tritonserver's Python backend sleeps for a second before it ends a stub. A model whose processes
 have nothing to finalize is ended by us first: its memory is free at once, its caller is answered,
-and tritonserver unloads it behind the answer. A load of the same name waits for that, nobody else.
+and tritonserver unloads it behind the answer. Nobody waits for that: a model that comes back
+meanwhile has Triton names of its own, and no request and no unload of one can reach the other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 
-from ensemble_tools import ServingPlan
+from ensemble_tools import Namespace, ServingPlan
 from serve.deadline import Deadline
 from serve.errors import ServeError
 from serve.models.registry import Model, Registry
@@ -37,7 +39,7 @@ class Departures:
     ) -> None:
         self._registry, self._hosting, self._retract = registry, hosting, retract
         self._timeout_s = timeout_s
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by their entry models
 
     def begin(self, model: Model, processes: Processes) -> asyncio.Future[None]:
         """End a model that is being unloaded and not asked any more; done when its memory is free.
@@ -45,7 +47,9 @@ class Departures:
         It goes on whoever stops to wait for it.
         """
         freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tasks[model.name] = asyncio.ensure_future(self._depart(model, processes, freed))
+        self._tasks[model.serving.entry] = asyncio.ensure_future(
+            self._depart(model, processes, freed)
+        )
         return freed
 
     @property
@@ -53,9 +57,14 @@ class Departures:
         """Those that tritonserver is not done with."""
         return frozenset(self._tasks.values())
 
-    async def wait_until_gone(self, name: str) -> None:
-        """Return when tritonserver has nothing of a model of that name that was unloaded."""
-        if task := self._tasks.get(name):
+    def free_namespace(self, name: str) -> Namespace:
+        """Names for a model that comes, which none has that leaves. Raises IllegalName."""
+        namespaces = (Namespace(name, number) for number in itertools.count())
+        return next(it for it in namespaces if it.entry not in self._tasks)
+
+    async def wait_until_free(self, namespace: Namespace) -> None:
+        """Return when no model that leaves has these names."""
+        if task := self._tasks.get(namespace.entry):
             await asyncio.wait({task})
 
     def stop(self) -> None:
@@ -76,7 +85,7 @@ class Departures:
             await self._retract(model.serving)
         finally:
             self._registry.forget(model)
-            del self._tasks[model.name]
+            del self._tasks[model.serving.entry]
 
     async def _end_model(self, model: Model, killed: Processes) -> None:
         while True:

@@ -14,6 +14,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from ensemble_tools import (
     Choices,
     EnsembleToolsError,
+    IllegalName,
     ModelRepository,
     Namespace,
     ServingPlan,
@@ -152,26 +153,24 @@ class Lifecycle:
     ) -> ServingPlan:
         """Read, decide, make room, publish, host, finish."""
         started = time.monotonic()
-        namespace = _namespace(name)
+        _check_name(name)
         async with AsyncExitStack() as undo:
             model = self._registry.begin_load(name, url)
             undo.callback(self._registry.forget, model)
             limit = Deadline(self._settings.load_timeout_s)
-            before = f"unloading what the name {name} stood for before"
-            await limit.bound(self._departures.wait_until_gone(name), before)
-
             with record.stage("read"):
                 archive = await self._read(name, url, entry, limit)
             serving_plan, reservation = await self._decide_and_publish(
-                archive, namespace, limit, record, undo
+                archive, name, limit, record, undo
             )
-            await self._until_live(limit)
-            undo.push_async_callback(self._undo_load, serving_plan)
             with record.stage("tritonserver"):
+                await self._until_live(limit)
+                undo.push_async_callback(self._undo_load, serving_plan)
                 stubs = await self._hosting.host(serving_plan, archive.identity, limit)
-            facts = await self._in_thread(
-                "configs", _read_configs, serving_plan, self._settings.gpus
-            )
+            with record.stage("decide"):
+                facts = await self._in_thread(
+                    "configs", _read_configs, serving_plan, self._settings.gpus
+                )
             self._telemetry.begin_model(record)
             self._registry.finish_load(
                 model,
@@ -201,7 +200,7 @@ class Lifecycle:
     async def _decide_and_publish(
         self,
         archive: _Archive,
-        namespace: Namespace,
+        name: str,
         limit: Deadline,
         record: LoadRecord,
         undo: AsyncExitStack,
@@ -213,7 +212,7 @@ class Lifecycle:
         """
         while True:
             with record.stage("decide"):
-                serving_plan = await self._decide(archive, namespace, limit)
+                serving_plan = await self._decide(archive, name, limit)
             async with AsyncExitStack() as attempt:
                 with record.stage("room"):
                     reserving = self._reserve(serving_plan)
@@ -231,15 +230,24 @@ class Lifecycle:
                 undo.push_async_exit(attempt.pop_all())
                 return serving_plan, reservation
 
-    async def _decide(
-        self, archive: _Archive, namespace: Namespace, limit: Deadline
-    ) -> ServingPlan:
-        deciding = self._settings.in_thread(
-            lambda: plan(archive.repository, archive.graph, namespace, self._settings.choices()),
-            "decide",
-        )
-        name = namespace.model_name
-        return await limit.bound(deciding, f"reading the archive of the model {name}")
+    async def _decide(self, archive: _Archive, name: str, limit: Deadline) -> ServingPlan:
+        """Beside a predecessor that leaves, its Triton names have a number, if they have room."""
+        settings = self._settings
+
+        async def decide(namespace: Namespace) -> ServingPlan:
+            deciding = settings.in_thread(
+                lambda: plan(archive.repository, archive.graph, namespace, settings.choices()),
+                "decide",
+            )
+            return await limit.bound(deciding, f"reading the archive of the model {name}")
+
+        try:
+            return await decide(self._departures.free_namespace(name))
+        except IllegalName:  # perhaps with a number only
+            namespace = Namespace(name)
+            before = f"unloading what the name {name} stood for before"
+            await limit.bound(self._departures.wait_until_free(namespace), before)
+            return await decide(namespace)
 
     async def _reserve(self, serving_plan: ServingPlan) -> Reservation:
         """Memory for it, if need be when tritonserver is done with models that have left."""
@@ -346,9 +354,9 @@ def _stopping_now() -> TritonUnavailable:
     return TritonUnavailable("the container is stopping")
 
 
-def _namespace(name: str) -> Namespace:
+def _check_name(name: str) -> None:
     try:
-        return Namespace(name)
+        Namespace(name)
     except EnsembleToolsError as error:
         raise CallerError(str(error)) from error
 

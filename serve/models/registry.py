@@ -156,7 +156,7 @@ class Registry:
     def __init__(self, queues: RequestQueues | None = None) -> None:
         self.queues = queues or RequestQueues()
         self._models: dict[str, Model] = {}
-        self._leaving: dict[str, Model] = {}
+        self._leaving: dict[str, Model] = {}  # by their entry models
         #: How many loads and reloads went well so far.
         self.brought = 0
 
@@ -224,8 +224,8 @@ class Registry:
     def forget(self, model: Model) -> None:
         """The name is free. Whoever waits for the model finds that it is gone; idempotent."""
         self._free(model)
-        if self._leaving.get(model.name) is model:
-            del self._leaving[model.name]
+        if model.plan is not None and self._leaving.get(model.plan.entry) is model:
+            del self._leaving[model.plan.entry]
         if model.state is not State.GONE:
             model.enter(State.GONE)
 
@@ -235,7 +235,7 @@ class Registry:
         It counts as being unloaded until forget.
         """
         self._free(model)
-        self._leaving[model.name] = model
+        self._leaving[model.serving.entry] = model
 
     def _free(self, model: Model) -> None:
         if self._models.get(model.name) is model:
@@ -271,6 +271,11 @@ class Registry:
         """Every loaded model, and those whose last requests are awaited by an unload."""
         busy = _LOADED | {State.UNLOADING}
         return [model for model in self._models.values() if model.state in busy]
+
+    def find_entries(self) -> dict[str, str]:
+        """The entry model of each model that tritonserver has; the newest of a name."""
+        models = (*self._leaving.values(), *self._models.values())
+        return {model.name: model.plan.entry for model in models if model.plan is not None}
 
     def page(self, after: str, limit: int | None) -> tuple[list[Model], bool]:
         """Loaded models whose names come after a name, at most limit; and whether more follow.

@@ -1,5 +1,7 @@
 """What each model's processes hold, looked at now and then: for whoever shows it.
 
+A size is that of one life of a model: one that is loaded again begins without any.
+
 The kernel says a process's proportional memory (PSS) by walking all its pages, some milliseconds
 for one with large libraries. So one process is asked at a time, in a thread, with rests between.
 """
@@ -22,9 +24,12 @@ _ROUND_S, _SHARE = 10.0, 0.02
 #: How soon a change of what is loaded is seen, in seconds.
 _LOOK_S = 0.5
 
+#: A model's name, and how often it was loaded.
+Life = tuple[str, int]
+
 
 class ModelMemory:
-    """Bytes by model name, as last looked at. memory: PSS; shared: of the regions in /dev/shm."""
+    """Bytes by life, as last looked at: PSS, and of the regions in /dev/shm."""
 
     def __init__(
         self,
@@ -35,36 +40,45 @@ class ModelMemory:
     ) -> None:
         self._serving_repository, self._kernel = serving_repository, kernel or Kernel()
         self._round_s, self._in_thread = round_s, in_thread
-        self.memory: Mapping[str, int] = {}
-        self.shared: Mapping[str, int] = {}
+        self._memory: Mapping[Life, int] = {}
+        self._shared: Mapping[Life, int] = {}
 
-    async def run(self, loaded: Callable[[], Collection[str]]) -> None:
+    def measure(self, lives: Collection[Life]) -> tuple[dict[str, int], dict[str, int]]:
+        """PSS and shared memory of these lives by model name, where they were looked at."""
+        memory, shared = self._memory, self._shared
+        return (
+            {life[0]: memory[life] for life in lives if life in memory},
+            {life[0]: shared[life] for life in lives if life in shared},
+        )
+
+    async def run(self, lives: Callable[[], Collection[Life]]) -> None:
         """Look until it is cancelled: soon when other models are loaded, else round by round."""
         while True:
-            seen, due = set(loaded()), time.monotonic() + self._round_s
-            await self.look()
+            seen, due = set(lives()), time.monotonic() + self._round_s
+            await self.look(seen)
             await asyncio.sleep(_LOOK_S)
-            while set(loaded()) == seen and time.monotonic() < due:  # noqa: ASYNC110 (no event)
+            while set(lives()) == seen and time.monotonic() < due:  # noqa: ASYNC110 (no event)
                 await asyncio.sleep(_LOOK_S)
 
-    async def look(self) -> None:
+    async def look(self, lives: Collection[Life]) -> None:
         """One round. Raises OSError or RuntimeError where there is no descriptor or no thread."""
         census = await self._in_thread(self._take_census, "memory")
         models: dict[str, list[str]] = {}
         for triton_name in census.models:
             models.setdefault(_model_name(triton_name), []).append(triton_name)
+        present = [life for life in lives if life[0] in models]
         # Those that are new first: each look costs its rest, and there may be hundreds.
-        for model_name in sorted(models, key=lambda name: name in self.memory):
+        for life in sorted(present, key=lambda life: life in self._memory):
             began = time.monotonic()
-            names = models[model_name]
+            names = models[life[0]]
             pids = tuple(pid for name in names for pid in census.pids[name])
             pages = await self._in_thread(partial(self._sum, pids), "memory")
             region = sum(census.models[name].region for name in names)
-            self.memory = {**self.memory, model_name: pages}
-            self.shared = {**self.shared, model_name: region}
+            self._memory = {**self._memory, life: pages}
+            self._shared = {**self._shared, life: region}
             await asyncio.sleep((time.monotonic() - began) * (1 / _SHARE - 1))
-        self.memory = {name: size for name, size in self.memory.items() if name in models}
-        self.shared = {name: size for name, size in self.shared.items() if name in models}
+        self._memory = {life: it for life, it in self._memory.items() if life in present}
+        self._shared = {life: it for life, it in self._shared.items() if life in present}
 
     def _take_census(self) -> Census:
         return take_census(self._serving_repository, self._kernel)

@@ -96,6 +96,7 @@ class ModelNumbers:
     in_flight: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
     shared_memory: Mapping[str, int] = field(default_factory=dict)
+    entries: Mapping[str, str] = field(default_factory=dict)  # their newest names in tritonserver
 
 
 def write_models(

@@ -52,7 +52,7 @@ class MetricsPage:
             await asyncio.wait({fetching})
             triton = "" if fetching.exception() else fetching.result()
             yield SCRAPED.head + f"{SCRAPED.name} {int(bool(triton))}\n".encode()
-            for piece in rename_models(triton, targets):
+            for piece in rename_models(triton, targets, numbers.entries):
                 yield piece
                 await asyncio.sleep(0)
         finally:

@@ -2,7 +2,8 @@
 
 tritonserver knows a SageMaker model as several Triton models (decision 4). Each sample's
 label `model` becomes `target_model`, `model_name` and `step`, which is empty for the entry model.
-The label `namespace`, a directory of the container's own, goes.
+Where a model has come back and its predecessor still leaves, the newest alone has lines. The label
+`namespace`, a directory of the container's own, goes.
 
 Archives' Python models may add metrics of their own to the page (pb_utils.MetricFamily), with any
 name, help and label. What they wrote stays where it makes no page unreadable and says nothing in
@@ -15,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from ensemble_tools import parse_published
+from ensemble_tools import drop_number, parse_published
 from serve.telemetry.exposition import escape
 
 #: Lines that are read before others get their turn: about half a millisecond.
@@ -35,16 +36,18 @@ _SAMPLE = re.compile(
 _MODEL, _NAMESPACE = 'model="', ',namespace="'
 
 
-def rename_models(page: str, targets: Mapping[str, str]) -> Iterator[bytes]:
+def rename_models(
+    page: str, targets: Mapping[str, str], entries: Mapping[str, str]
+) -> Iterator[bytes]:
     """The page in pieces, without the lines of models that are not shown.
 
     targets: the archive's name for each model that is. tritonserver has a model's lines some time
-    longer than the model.
+    longer than the model. entries: model_labels'.
     """
     known: dict[str, str | None] = {}
     lines = pick_trusted_lines(page)
     while some := list(islice(lines, _AT_ONCE)):
-        yield "".join(_rename(line, targets, known) for line in some).encode()
+        yield "".join(_rename(line, targets, entries, known) for line in some).encode()
 
 
 def pick_trusted_lines(page: str) -> Iterator[str]:
@@ -75,16 +78,30 @@ def pick_trusted_lines(page: str) -> Iterator[str]:
             yield line + "\n"
 
 
-def model_labels(triton_name: str, target_of: Callable[[str], str]) -> dict[str, str]:
-    """What stands in the place of the label `model`; step is empty for the entry model."""
+def model_labels(
+    triton_name: str, target_of: Callable[[str], str], entries: Mapping[str, str]
+) -> dict[str, str] | None:
+    """What stands in the place of the label `model`; step is empty for the entry model.
+
+    entries: the newest entry model of each name. None for a model of an older one, which leaves.
+    """
     try:
         model_name, step = parse_published(triton_name)
     except ValueError:  # of somebody who shares tritonserver with us
         model_name, step = triton_name, None
+    else:
+        entry = triton_name.partition(".")[0]
+        if entry != entries.get(model_name, drop_number(entry)):
+            return None
     return {"target_model": target_of(model_name), "model_name": model_name, "step": step or ""}
 
 
-def _rename(line: str, targets: Mapping[str, str], known: dict[str, str | None]) -> str:
+def _rename(
+    line: str,
+    targets: Mapping[str, str],
+    entries: Mapping[str, str],
+    known: dict[str, str | None],
+) -> str:
     """By hand, since a page of 500 models has twenty thousand lines: a fifth of what regexes take.
 
     A step whose name needs escapes, which no exporter writes, has no lines.
@@ -94,7 +111,7 @@ def _rename(line: str, targets: Mapping[str, str], known: dict[str, str | None])
         return line
     name, _, tail = rest.partition('"')
     if name not in known:
-        known[name] = _read_labels(name, targets)
+        known[name] = _read_labels(name, targets, entries)
     labels = known[name]
     if labels is None:
         return ""
@@ -103,10 +120,12 @@ def _rename(line: str, targets: Mapping[str, str], known: dict[str, str | None])
     return head + labels + tail
 
 
-def _read_labels(triton_name: str, targets: Mapping[str, str]) -> str | None:
+def _read_labels(
+    triton_name: str, targets: Mapping[str, str], entries: Mapping[str, str]
+) -> str | None:
     if "\\" in triton_name:
         return None
-    labels = model_labels(triton_name, lambda name: targets.get(name, ""))
-    if labels["model_name"] not in targets:
+    labels = model_labels(triton_name, lambda name: targets.get(name, ""), entries)
+    if labels is None or labels["model_name"] not in targets:
         return None
     return ",".join(f'{name}="{escape(value)}"' for name, value in labels.items())

@@ -33,7 +33,7 @@ class Loading:
 
     denied: what the kernel has denied so far, looked at every look_s; a load goes on for denied_s
     after it has denied a process. under_way: what tritonserver loads now. given_up: by
-    model, loads that took too long and may go on; whoever unloads the model takes it out.
+    entry model, loads that took too long and may go on; whoever unloads the model takes it out.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Loading:
                 await self._unless_denied(self._control.request_load(plan, limit), before)
             except ServeError as error:
                 if isinstance(error, TritonTimeout):
-                    self.given_up[plan.model_name] = work
+                    self.given_up[plan.entry] = work
                 now = self._denied()
                 lack = now.since(before)
                 if lack is None or not _may_be_shortage(error, plan):

@@ -24,6 +24,7 @@ from enum import Enum, auto
 from hashlib import blake2b
 from math import inf
 
+from ensemble_tools import drop_number
 from serve.errors import ModelUnusable, RequestRefused, ServeError, shortened
 
 #: How long suspects and refused requests are remembered; refused loads are for good.
@@ -57,12 +58,19 @@ class RequestWork:
     or until `end`, which is its last word.
     """
 
-    __slots__ = ("_body", "_path")
+    __slots__ = ("_body", "_full_path")
     refused_s = REMEMBERED_S
 
     def __init__(self, path: bytes, body: Sequence[bytes]) -> None:
-        self._path = path
+        self._full_path = path
         self._body: Sequence[bytes] | None = body
+
+    @property
+    def _path(self) -> bytes:
+        """That of each model of this name: one that came back is asked in its predecessor's."""
+        return drop_number(self._full_path.decode(errors="surrogateescape")).encode(
+            errors="surrogateescape"
+        )
 
     @property
     def is_over(self) -> bool:

@@ -49,7 +49,7 @@ PROBE_S = 10.0
 REPLACED_S = 10.0
 
 #: Names that no namespace makes (ensemble_tools.serving.namespace): there an equals sign in front
-#: of the first dot has a `_` after it.
+#: of the first dot has a `_` or a `-` after it.
 _CANARY, _UNKNOWN = "serve=canary", "serve=unknown"
 _CANARY_CONFIG = """backend: "serve_canary"
 input { name: "IN" data_type: TYPE_FP32 dims: [1] }
@@ -101,13 +101,13 @@ class Unloading:
             await self._wait_then_force(plan, deadline, left, lost_s)
         finally:
             watching.cancel()
-            self._loading.given_up.pop(plan.model_name, None)
+            self._loading.given_up.pop(plan.entry, None)
 
     async def _wait_then_force(
         self, plan: ServingPlan, deadline: Deadline, left: set[str], lost_s: float
     ) -> None:
         """Wait for tritonserver; then end what stands in its way: stubs first, then itself."""
-        most = _HURRY_S if plan.model_name in self._loading.given_up else _PATIENCE_S
+        most = _HURRY_S if plan.entry in self._loading.given_up else _PATIENCE_S
         if await self._unload_within(plan, min(most, deadline.remaining / 2), left, lost_s):
             return
         killed = await self._kill_stubs(plan, left)

@@ -7,11 +7,20 @@ import re
 from container import __version__
 from tests.contract.conftest import Archive
 from tests.support import models
-from tests.support.container import Container
-from tests.support.metrics_page import scrape
+from tests.support.container import Container, until
+from tests.support.metrics_page import Samples, scrape
 from tests.support.protocol import infer, values
 from tests.support.triton_metrics import TRITON_METRICS
 from tests.support.tritons import BOTH
+
+
+def count_inferences(samples: Samples) -> dict[str, float]:
+    """Those of each step of the chain."""
+    return {
+        dict(labels)["step"]: value
+        for (name, labels), value in samples.items()
+        if name == "nv_inference_count_total" and ("model_name", "chain") in labels
+    }
 
 
 @BOTH
@@ -21,13 +30,9 @@ def test_what_tritonserver_counts(container: Container, archive: Archive) -> Non
     steps = {"one": models.adder(1), "two": models.adder(2)}
     with container.loaded("chain", archive(**steps, entry=models.Chain(tuple(steps)))):
         assert values(container.invoke("chain", infer([1]))) == [4.0]
+        counted = {"": 1, "one": 1, "two": 1}  # perhaps just after the answer
+        until(lambda: count_inferences(scrape(container)) == counted, "it is counted", container)
         found = scrape(container)
-    counts = {
-        dict(labels)["step"]: value
-        for (name, labels), value in found.items()
-        if name == "nv_inference_count_total" and ("model_name", "chain") in labels
-    }
-    assert counts == {"": 1, "one": 1, "two": 1}
     assert not any("model" in dict(labels) for _, labels in found)
     names = {line.partition("{")[0] for line in container.http.get("/metrics").text.splitlines()}
     assert names >= TRITON_METRICS

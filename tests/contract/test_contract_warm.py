@@ -16,6 +16,7 @@ import pytest
 from serve.resources.processes import FORKED
 from tests.support import models
 from tests.support.container import ROOT, Container, Process, launch, processes, running, until
+from tests.support.metrics_page import scrape
 from tests.support.protocol import values
 
 pytestmark = pytest.mark.tritonserver
@@ -51,6 +52,15 @@ def memory_of(container: Container, name: str) -> list[float]:
     return [float(it.rpartition(" ")[2]) for it in lines if f'model_name="{name}"' in it]
 
 
+def inferences(container: Container, name: str) -> list[float]:
+    """What tritonserver has counted of a model and its steps."""
+    return [
+        count
+        for (family, labels), count in scrape(container).items()
+        if family == "nv_inference_count_total" and ("model_name", name) in labels
+    ]
+
+
 def kill(found: list[Process]) -> None:
     """Each, which must be there, and wait until they are gone."""
     assert found
@@ -67,6 +77,13 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
         assert container.load("kept", DENSE / "repository").status_code == 200
         assert right(container, "kept")
         yield container
+
+
+@pytest.fixture(autouse=True)
+def until_nothing_leaves(container: Container) -> Iterator[None]:
+    """The next test's model finds its name free in tritonserver."""
+    yield
+    until(lambda: container.published() == {"kept"}, "tritonserver has the others no more")
 
 
 def test_a_model_is_forked_and_ends_with_its_unload(container: Container) -> None:
@@ -87,6 +104,21 @@ def test_a_model_is_forked_and_ends_with_its_unload(container: Container) -> Non
         until(lambda: bool(memory_of(container, "m")), "it was looked at")
         assert 20e6 < memory_of(container, "m")[0] < 200e6
     until(lambda: not forked(container.serving, "m/"), "it has ended")
+    assert right(container, "kept")
+
+
+def test_a_model_that_comes_back_at_once(container: Container) -> None:
+    """It answers as itself, and is one model to whoever reads the page.
+
+    Its predecessor, which tritonserver may still have, has no numbers there.
+    """
+    for _ in range(3):
+        with container.loaded("m", DENSE / "repository"):
+            assert right(container, "m")
+            until(lambda: inferences(container, "m") == [1], "its request is counted")
+            until(lambda: bool(memory_of(container, "m")), "it was looked at")
+        assert memory_of(container, "m") == []
+    assert not forked(container.serving, "m")
     assert right(container, "kept")
 
 

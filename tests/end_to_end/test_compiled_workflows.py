@@ -289,9 +289,10 @@ def test_tables_of_an_earlier_load(name: str, served: Served) -> None:
 
     hits = count_hits()
     root = Path(container.models()[name]).parent
-    with container.loaded("second", workflow(name, root / f"second-{name}")):
+    again = f"second-{name}"
+    with container.loaded(again, workflow(name, root / again)):
         assert count_hits() == hits + 1
-        assert find_tables("second") == find_tables(name)
+        assert find_tables(again) == find_tables(name)
         for request in requests(name):
-            first, second = (container.invoke(model, request) for model in (name, "second"))
+            first, second = (container.invoke(model, request) for model in (name, again))
             assert (second.status_code, second.json()["outputs"]) == (200, first.json()["outputs"])

@@ -46,7 +46,7 @@ nv_first_response_ms_bucket{model="shop-a",le="+Inf"} 6
 
 def test_tritonservers_page_is_taken_apart() -> None:
     """Its models by archive, model and step; its counters under their own names."""
-    found = list(read_triton_page(PAGE, lambda name: f"{name}.tar.gz"))
+    found = list(read_triton_page(PAGE, lambda name: f"{name}.tar.gz", {}))
     shop = {"target_model": "shop-a.tar.gz", "model_name": "shop-a"}
     entry = {**shop, "step": ""}
     by_name = [(each.name, each.kind, each.labels, each.value) for each in found]
@@ -64,6 +64,20 @@ def test_tritonservers_page_is_taken_apart() -> None:
     ]
 
 
+def test_the_newest_of_a_name_is_read() -> None:
+    """One that leaves, of which nobody asks any more, is no second series of the same labels."""
+    page = PAGE.replace('"shop-a"', '"shop-a=-1"') + PAGE.replace("nv_", "nv_old_")
+    newest = read_triton_page(page, str, {"shop-a": "shop-a=-1"})
+    named = {each.name for each in newest if each.labels.get("model_name") == "shop-a"}
+    assert named == {
+        "nv_inference_count",
+        "nv_inference_request_summary_us",
+        "nv_inference_request_summary_us_count",
+        "nv_inference_request_summary_us_sum",
+        "nv_first_response_ms",
+    }
+
+
 def test_a_page_of_many_models_is_read_whole() -> None:
     """It is read in parts, between which others get their turn; what belongs together stays so."""
     kinds = {"nv_a": "counter", "nv_b_total": "counter", "nv_c": "gauge"}
@@ -75,7 +89,7 @@ def test_a_page_of_many_models_is_read_whole() -> None:
     )
     page += "# TYPE nv_h histogram\n" + "".join(buckets)
     page += 'nv_h_bucket{le="+Inf"} 400\nnv_h_sum 7\n'
-    found = list(read_triton_page(page, lambda name: name))
+    found = list(read_triton_page(page, lambda name: name, {}))
     read = [(each.name, each.labels["model_name"], each.value) for each in found[:-1]]
     assert read == [(name, f"m{n}", n) for name in kinds for n in range(1000)]
     histogram = found[-1].value
@@ -85,8 +99,8 @@ def test_a_page_of_many_models_is_read_whole() -> None:
 
 def test_a_series_goes_on_when_its_archive_is_named() -> None:
     """Its key is tritonserver's own."""
-    before = [each.key for each in read_triton_page(PAGE, lambda name: name)]
-    after = [each.key for each in read_triton_page(PAGE, lambda name: f"{name}.tar.gz")]
+    before = [each.key for each in read_triton_page(PAGE, lambda name: name, {})]
+    after = [each.key for each in read_triton_page(PAGE, lambda name: f"{name}.tar.gz", {})]
     assert before == after
     assert len(set(after)) == len(after)
 
@@ -141,4 +155,6 @@ def test_a_histogram_without_numbers_is_left_out() -> None:
     """A model may write what it likes; the rest of the page is not lost for it."""
     rows = ['h_bucket{le="1"} 1\n', 'h_bucket{le="+Inf"} NaN\n', "h_sum 1\n", "h_count NaN\n"]
     odd = "# TYPE h histogram\n" + "".join(rows)
-    assert len(list(read_triton_page(PAGE + odd, str))) == len(list(read_triton_page(PAGE, str)))
+    assert len(list(read_triton_page(PAGE + odd, str, {}))) == len(
+        list(read_triton_page(PAGE, str, {}))
+    )

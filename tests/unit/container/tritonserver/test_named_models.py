@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from container.tritonserver.named_models import NamedModels
 from ensemble_tools import Namespace
 
-PUBLISHED = ("shop", "shop.0_transform", "a=_b", "a=_b.step", "user_1", "user", "model", "1")
+PUBLISHED = (
+    *("shop", "shop.0_transform", "a=_b", "a=_b.step", "user_1", "user", "model", "1"),
+    *("shop=-1", "shop=-1.0_transform", "a=_b=-12"),
+)
 
 
 @pytest.fixture
@@ -40,7 +43,12 @@ def serving(tmp_path: Path) -> Path:
         ("Initialize: user_1_0 (CPU device 0)", "user_1"),
         ("Initialize: user_0 (CPU device 0)", "user"),
         ("for model 'a=_b.step_0_0', message: it broke", "a.b"),
+        ("loading: {serving}::shop=-1:1", "shop"),
+        ("loading: shop=-1.0_transform:1", "shop"),
+        ("successfully loaded 'a=_b=-12'", "a.b"),
+        ("Initialize: shop=-1_0_0 (CPU device 0)", "shop"),
         ("loading the model of a shop", ""),
+        ("shop=-2", ""),
         ("see model.py, /shop/1/model.py or 'model.py'", ""),
         ("unable to find 'libtriton_shop.so'", ""),
         ("Timeout 1: Found 0 live models", ""),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble_tools.errors import IllegalName
-from ensemble_tools.serving.namespace import NAME_MAX, Namespace, parse_published
+from ensemble_tools.serving.namespace import NAME_MAX, Namespace, drop_number, parse_published
 
 LETTERS = "ab.-_9"
 #: That the Python backend refuses in a model's name (python_backend r25.08, src/pb_utils.h).
@@ -132,12 +132,31 @@ def test_illegal_steps(step: str) -> None:
     [
         *("", ".", "=", "a=b", "=2e", "=_", "=_=_", "=_.a", ".a", "a.", "=.=", "a=", "a.b c"),
         *("a.=", "a.=ff", "a.=7E", "a.=61", "a.b=_c", "a..b", "a.=2e", "a~.b", "a.b~20c", "a=20"),
+        *("a=-", "a=-0", "a=-01", "a=-x", "=-1", "a=-1=-2", "a=-1_", "a.b=-1", "a=-1234567"),
     ],
 )
 def test_foreign_names(name: str) -> None:
     """What was not published by us is not read."""
     with pytest.raises(ValueError, match="was not published"):
         parse_published(name)
+
+
+@given(one=pairs, other=pairs, numbers=st.tuples(st.integers(0, 99), st.integers(0, 99)))
+def test_a_name_that_comes_back(
+    one: tuple[str, str | None], other: tuple[str, str | None], numbers: tuple[int, int]
+) -> None:
+    """Names with a number are read back as without it, and are nobody else's."""
+    namespaces = (Namespace(one[0], numbers[0]), Namespace(other[0], numbers[1]))
+    first, second = (
+        space.entry if step is None else space.step(step)
+        for space, (_, step) in zip(namespaces, (one, other), strict=True)
+    )
+    assert parse_published(first) == one
+    assert re.fullmatch(r"[A-Za-z0-9_.=-]+", first)
+    assert (first == second) == ((one, numbers[0]) == (other, numbers[1]))
+    assert drop_number(namespaces[0].entry) == Namespace(one[0]).entry
+    path = f"/v2/models/{namespaces[0].entry}/infer"
+    assert drop_number(path) == f"/v2/models/{Namespace(one[0]).entry}/infer"
 
 
 def test_hashes_come_through() -> None:

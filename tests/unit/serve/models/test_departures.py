@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 from ensemble_tools import ServingPlan
-from serve.errors import ResourceExhausted, TritonTimeout
+from ensemble_tools.serving.namespace import NAME_MAX
+from serve.errors import ModelUnusable, ResourceExhausted, TritonTimeout
 from serve.models.registry import State
 from serve.triton.control import LOST_UNLOAD_S
 from tests.support.clock import Clock
@@ -70,22 +72,68 @@ async def test_what_they_have_started_ends_too(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
-async def test_the_next_of_that_name_waits_and_no_other(clock: Clock, tmp_path: Path) -> None:
-    """tritonserver would not load a model that it is unloading."""
+async def test_a_name_that_comes_back_waits_for_nobody(clock: Clock, tmp_path: Path) -> None:
+    """The next has names of its own in tritonserver; the end of one leaves the other as it is."""
     async with join(tmp_path, **SLOW) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S):
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
-        again = asyncio.ensure_future(on.lifecycle.load("m", f"{on.root}/m/model"))
-        await asyncio.wait_for(on.load("other"), WAIT_S)
+        await asyncio.wait_for(on.lifecycle.load("m", f"{on.root}/m/model"), WAIT_S)
+        assert on.registry.count(State.UNLOADING) == 1
+        assert on.registry.find_entries() == {"m": "m=-1"}
+        assert {"m", "m=-1", "m=-1.step"} <= {*await on.held()}
+        assert b"m=-1" in await on.invoke()
+        await pass_long(clock, on)
+        await until(lambda: on.registry.count(State.UNLOADING) == 0)
+        assert await on.held() == ["m=-1", "m=-1.step"]
+        assert sorted(it.name for it in on.repository.iterdir()) == ["m=-1", "m=-1.step"]
+        assert b"m=-1" in await on.invoke()
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await on.assert_empty()
+
+
+async def test_the_next_load_that_fails_leaves_its_predecessor(
+    clock: Clock, tmp_path: Path
+) -> None:
+    """Nothing of the load is left, and its undoing unloads nothing of another."""
+    failing: Any = {"load": {"m=-1": {"message": "it broke"}}}
+    async with join(tmp_path, **SLOW, **failing) as on:
+        await on.load()
+        with stub(on.repository, "m.step", WAIT_S):
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        with pytest.raises(ModelUnusable, match="it broke"):
+            await asyncio.wait_for(on.lifecycle.load("m", f"{on.root}/m/model"), WAIT_S)
         assert "m" in await on.held()
+        assert sorted(it.name for it in on.repository.iterdir()) == ["m", "m.step"]
+        await pass_long(clock, on)
+        await until(lambda: on.registry.count(*State) == 0)
+        await asyncio.wait_for(on.lifecycle.load("m", f"{on.root}/m/model"), WAIT_S)
+        assert on.registry.find_entries() == {"m": "m"}
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await on.assert_empty()
+
+
+@pytest.mark.parametrize("size", [NAME_MAX, NAME_MAX - len(".step")], ids=["entry", "step"])
+async def test_a_name_too_long_for_a_number_waits(clock: Clock, tmp_path: Path, size: int) -> None:
+    """It is refused for its own length alone, which is another reason at any time."""
+    name = "m" * size
+    slow: Any = {"unload": {name: {"ready_for_s": LONG_S, "times": 1}}}
+    async with join(tmp_path, **slow) as on:
+        url = on.archive()
+        if size == NAME_MAX:
+            shutil.rmtree(on.root / "m/model/entry")
+        await asyncio.wait_for(on.lifecycle.load(name, url), WAIT_S)
+        published = sorted(it.name for it in on.repository.iterdir())
+        with stub(on.repository, published[-1], WAIT_S):
+            await asyncio.wait_for(on.lifecycle.unload(name), WAIT_S)
+        again = asyncio.ensure_future(on.lifecycle.load(name, url))
+        await asyncio.wait_for(on.load("other"), WAIT_S)
         assert not again.done()
         await pass_long(clock, on)
         await asyncio.wait_for(again, WAIT_S)
-        assert on.events("load", "unload")[-1] == "load"
-        assert [model.name for model in on.registry.all_loaded()] == ["m", "other"]
-        for name in ("m", "other"):
-            await asyncio.wait_for(on.lifecycle.unload(name), WAIT_S)
+        assert on.registry.find_entries() == {name: name, "other": "other"}
+        for each in (name, "other"):
+            await asyncio.wait_for(on.lifecycle.unload(each), WAIT_S)
         await on.assert_empty()
 
 
@@ -172,8 +220,8 @@ async def test_a_caller_who_stops_waiting_stops_nothing(tmp_path: Path) -> None:
 async def test_a_tritonserver_that_keeps_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is asked again and again, and a load of that name says what it waits for."""
-    async with join(tmp_path, unload_timeout_s=0.3, load_timeout_s=1.0) as on:
+    """It is asked again and again; models that come back under that name are served meanwhile."""
+    async with join(tmp_path, unload_timeout_s=0.3) as on:
         await on.load()
         failing = True
         unload = on.triton.itself("request_unload")
@@ -184,14 +232,19 @@ async def test_a_tritonserver_that_keeps_it(
             await unload(*arguments, **named)
 
         on.triton.instead["request_unload"] = keep
-        with stub(on.repository, "m.step", WAIT_S), caplog.at_level(logging.ERROR):
-            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
-            with pytest.raises(TritonTimeout, match="unloading what the name m stood for before"):
-                await on.lifecycle.load("m", f"{on.root}/m/model")
+        with caplog.at_level(logging.ERROR):
+            for number, entry in enumerate(["m", "m=-1", "m=-2"]):
+                assert on.registry.find_entries() == {"m": entry}
+                with stub(on.repository, f"{entry}.step", WAIT_S):
+                    await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+                assert on.registry.count(State.UNLOADING) == number + 1
+                await asyncio.wait_for(on.lifecycle.load("m", f"{on.root}/m/model"), WAIT_S)
+            assert b"m=-3" in await on.invoke()
+            await until(lambda: "tritonserver does not unload a model" in caplog.text)
         failing = False
-        await until(lambda: on.registry.count(*State) == 0)
+        await until(lambda: on.registry.count(State.UNLOADING) == 0)
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
         await on.assert_empty()
-        assert "tritonserver does not unload a model" in caplog.text
 
 
 async def test_one_that_may_have_something_to_finalize_is_not_killed(tmp_path: Path) -> None:

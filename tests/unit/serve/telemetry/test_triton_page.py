@@ -27,7 +27,7 @@ nv_x{kind="gpu",model="shop.step.with.dots",submodel="shop"} 1
 
 def renamed(page: str) -> str:
     targets = {name: f'{name}.tar.gz"' for name in ("shop", "a.b")}
-    return b"".join(rename_models(page, targets)).decode()
+    return b"".join(rename_models(page, targets, {})).decode()
 
 
 def test_models_become_target_name_and_step() -> None:
@@ -48,9 +48,26 @@ def test_what_names_no_model_stays() -> None:
 
 def test_a_long_page_comes_in_pieces() -> None:
     line = 'nv_inference_count{model="shop",version="1"} 3\n'
-    pieces = list(rename_models(HEAD + line * 2000, {"shop": "shop"}))
+    pieces = list(rename_models(HEAD + line * 2000, {"shop": "shop"}, {}))
     assert len(pieces) == 14
     assert b"".join(pieces).count(b'model_name="shop"') == 2000
+
+
+def test_the_newest_of_a_name() -> None:
+    """Two in tritonserver are one series, the newest's; a name that nobody has now needs none."""
+    page = HEAD + "".join(
+        f'nv_inference_count{{model="{name}",version="1"}} {count}\n'
+        for count, name in enumerate(["shop", "shop.s", "shop=-1", "shop=-1.s", "shop=-2", "a=_b"])
+    )
+    targets = {"shop": "shop", "a.b": "a.b"}
+
+    def counts(entries: dict[str, str]) -> list[str]:
+        lines = b"".join(rename_models(page, targets, entries)).decode().splitlines()[2:]
+        return [line.rpartition(" ")[2] for line in lines]
+
+    assert counts({"shop": "shop=-1"}) == ["2", "3", "5"]
+    assert counts({"shop": "shop"}) == counts({}) == ["0", "1", "5"]
+    assert counts({"shop": "shop=-2", "a.b": "a=_b=-1"}) == ["4"]
 
 
 def test_models_that_are_not_shown_have_no_lines() -> None:

@@ -89,6 +89,15 @@ def test_the_hash_is_of_the_model_and_the_bytes() -> None:
     assert desk.book.standing(request(b"filler")) is Standing.INNOCENT
 
 
+def test_a_model_that_came_back_is_the_same() -> None:
+    """tritonserver knows it by another name while its predecessor leaves."""
+    desk = Desk()
+    desk.dies_in(request(path=b"/v2/models/m/infer"))
+    desk.dies_in(request(path=b"/v2/models/m=-1/infer"))
+    for path in (b"/v2/models/m/infer", b"/v2/models/m=-2/infer"):
+        assert desk.book.standing(request(path=path)) is Standing.CULPRIT
+
+
 def test_what_is_answered_is_cleared() -> None:
     """Also when its answer comes after the death was judged; then nobody is watched any more."""
     desk = Desk()
