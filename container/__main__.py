@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from container.constants import Constants
 from container.settings.reading import UNITS, format_settings_table
-from ensemble_tools.program_start import start_program
+from ensemble_tools.command_start import start_command
 from ensemble_tools.signals import heeded, reader_is_gone
 
 #: What an image sets for the libraries of its models. Ours read it when they are imported: of
@@ -78,5 +78,5 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    start_program("python -m container", "server")
+    start_command("python -m container", "server")
     sys.exit(main())

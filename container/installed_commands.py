@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ensemble_tools.program_start import start_program
+from ensemble_tools.command_start import start_command
 
 
 def merlin_serve() -> int:
@@ -22,5 +22,5 @@ def merlin_tools() -> int:
 
 
 def _run(package: str, program: str, extra: str) -> int:
-    start_program(program, extra)
+    start_command(program, extra)
     return int(import_module(f"{package}.__main__").as_program(program))

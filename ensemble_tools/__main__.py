@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from ensemble_tools.commands.doors import run_other_program
-from ensemble_tools.program_start import start_program
+from ensemble_tools.command_start import start_command
+from ensemble_tools.commands.doors import run_other_command
 from ensemble_tools.signals import INTERRUPTED, open_outputs, reader_is_gone, to_the_end
 
 if __name__ == "__main__":
-    start_program("python -m ensemble_tools", "tools")
+    start_command("python -m ensemble_tools", "tools")
     open_outputs()
-    run_other_program(sys.argv[1:])
+    run_other_command(sys.argv[1:])
 
 # What follows takes a while to import.
 
@@ -38,7 +38,7 @@ COMMANDS = (explain, rewrite, doors, pack)
 def as_program(name: str) -> int:
     """Run one command under the name by which it was called, as a process of its own."""
     open_outputs()
-    run_other_program(sys.argv[1:])
+    run_other_command(sys.argv[1:])
     return to_the_end(lambda: main(program=name))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ensemble_tools.program_start import start_program
+from ensemble_tools.command_start import start_command
 from ensemble_tools.signals import reader_is_gone, run_cancellable, to_the_end
 
 if __name__ == "__main__":
-    start_program("python -m ensemble_tools verify", "tools")
+    start_command("python -m ensemble_tools verify", "tools")
 
 # What follows takes a while to import.
 

@@ -16,10 +16,10 @@ def die_with_parent() -> tuple[str, ...]:
     return (str(_SETPRIV), "--pdeathsig", "TERM", "--") if _SETPRIV.exists() else ()
 
 
-def ask_program(
+def ask_command(
     argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
 ) -> str:
-    """The output of a program that runs for a moment. Blocks.
+    """The output of a command that runs for a moment. Blocks.
 
     Raises OSError and subprocess.SubprocessError, also where it fails.
     """
@@ -36,7 +36,7 @@ def ask_program(
 
 
 def read_last_words(error: Exception) -> str:
-    """Why a program gave no answer: the last line that it said, if there is one."""
+    """Why a command gave no answer: the last line that it said, if there is one."""
     if isinstance(error, subprocess.TimeoutExpired):
         return f"no answer in {error.timeout:g} s"
     if isinstance(error, subprocess.CalledProcessError):

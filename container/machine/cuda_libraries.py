@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from container.machine.children import ask_program, read_last_words
+from container.machine.children import ask_command, read_last_words
 from container.machine.cuda_compat import (
     CompatLibraries,
     CudaCompat,
@@ -128,7 +128,7 @@ def _try(folder: Path, environment: Mapping[str, str]) -> int | str:
     path = os.pathsep.join([str(folder), *(it for it in there.split(os.pathsep) if it)])
     own = {**environment, "LD_LIBRARY_PATH": path}
     try:
-        answer = ask_program([sys.executable, "-I", "-S", "-c", _TRIAL], _TRIAL_TIMEOUT_S, own)
+        answer = ask_command([sys.executable, "-I", "-S", "-c", _TRIAL], _TRIAL_TIMEOUT_S, own)
     except subprocess.TimeoutExpired:
         return f"cuInit() did not return in {_TRIAL_TIMEOUT_S:g} s"
     except OSError as error:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from container.errors import RuntimeNotFound, RuntimeUnusable
-from container.machine.children import ask_program, read_last_words
+from container.machine.children import ask_command, read_last_words
 from container.settings.reading import Settings
 from container.traces_endpoint import find_traces_endpoint
 from container.tritonserver.backends import list_backends
@@ -187,7 +187,7 @@ def find_runtime(
 
 
 def find_tritonserver(configured: Path | None, environment: Mapping[str, str]) -> Path:
-    """The program, with symbolic links resolved, so that its neighbours are found.
+    """The executable, with symbolic links resolved, so that its neighbours are found.
 
     Raises RuntimeNotFound, which names every place.
     """
@@ -211,8 +211,8 @@ def _list_candidates(
         yield f"SERVE_TRITON_SERVER={configured}", configured
         return
     yield str(IMAGE_SERVER), IMAGE_SERVER
-    program = shutil.which("tritonserver", path=environment.get("PATH", ""))
-    yield "PATH", Path(program) if program else None
+    executable = shutil.which("tritonserver", path=environment.get("PATH", ""))
+    yield "PATH", Path(executable) if executable else None
     for packages in dict.fromkeys(sysconfig.get_path(kind) for kind in ("platlib", "purelib")):
         path = Path(packages) / WHEEL_SERVER
         yield str(path), path
@@ -235,20 +235,20 @@ def _find_backend_python(
 
 def find_python_on_path(environment: Mapping[str, str]) -> Path:
     """python3 on PATH, but not our own server's; raises RuntimeUnusable."""
-    program = _find_python(environment)
-    if not program:
+    executable = _find_python(environment)
+    if not executable:
         raise RuntimeUnusable(
             "the models' Python", "no python3 on PATH", "set SERVE_BACKEND_PYTHON"
         )
-    return program
+    return executable
 
 
 def _find_python(environment: Mapping[str, str]) -> Path | None:
     own = own_environment_bin()
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     path = os.pathsep.join(f for f in folders if f and (own is None or Path(f) != own))
-    program = shutil.which("python3", path=path)
-    return Path(program) if program else None
+    executable = shutil.which("python3", path=path)
+    return Path(executable) if executable else None
 
 
 def ask_interpreter(executable: Path) -> BackendPython:
@@ -259,7 +259,7 @@ def ask_interpreter(executable: Path) -> BackendPython:
     )
     try:
         question = [str(executable), "-I", "-c", _QUESTION, *_PACKAGES]
-        facts = json.loads(ask_program(question, QUESTION_TIMEOUT_S))
+        facts = json.loads(ask_command(question, QUESTION_TIMEOUT_S))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         # Only now: access(2) knows no capabilities, by which a program may be run.
         is_there = shutil.which(executable) or os.path.exists(executable)

@@ -131,7 +131,7 @@ def _is_whole(message: pb.ModelConfig) -> bool:
 def _has_inputs_elsewhere(message: pb.ModelConfig) -> bool:
     """Whether inputs of the model may be none of a request: controls, states, sizes of batches.
 
-    A program beside the file, which a `runtime` names, knows its inputs itself.
+    A Python model beside the file, which a `runtime` names, knows its inputs itself.
     """
     return (
         bool(message.runtime)

@@ -16,7 +16,7 @@ from pathlib import Path
 from ensemble_tools.archive.files import is_directory, is_file, names_in, read_bounded
 from ensemble_tools.errors import EntryRefused
 
-#: A larger file is a table, not a program. Parsing takes some 50 times its size in memory.
+#: A larger file is a table, not Python code. Parsing takes some 50 times its size in memory.
 MAX_FILE_BYTES = 512 * 1024
 #: Of all files of a model together; some seconds of parsing.
 MAX_BYTES = 2 * 1024 * 1024

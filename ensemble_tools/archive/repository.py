@@ -78,7 +78,9 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
     walk_archive(path)
     top = _find_models_directory(path)
     models = {model.name: model for model in _read_models(top)}
-    python = {name: _read_python(model) for name, model in models.items() if _is_program(model)}
+    python = {
+        name: _read_python(model) for name, model in models.items() if _is_python_model(model)
+    }
     beside = _list_beside(top, models)
     modules = read_python_files(*(top / name for name in beside), with_requests_only=True)
     calls = find_calls(
@@ -233,7 +235,7 @@ def _list_visible(directory: Path) -> list[Path]:
     ]
 
 
-def _is_program(model: SourceModel) -> bool:
+def _is_python_model(model: SourceModel) -> bool:
     """Whether its own files may name models that it calls; an executor's are in its graph."""
     is_python = model.python_file is not None and model.served_version is not None
     return is_python and model.graph_path is None

@@ -140,7 +140,7 @@ class SourceModel:
 
     @property
     def python_file(self) -> str | None:
-        """The program of each version for the python backend; None for another backend."""
+        """The file of each version for the python backend; None for another backend."""
         return (self.named_file or PYTHON_FILE) if self.backend == "python" else None
 
 
@@ -215,8 +215,8 @@ def _read_bare(directory: Path, config: ModelConfig | None) -> tuple[str, frozen
 def _complete(model: SourceModel) -> SourceModel:
     """With what its file says of what its config lacks."""
     version = model.served_version
-    is_program = model.is_ensemble or model.backend == "python"
-    if version is None or is_program or model.misnamed_config:
+    needs_no_file = model.is_ensemble or model.backend == "python"
+    if version is None or needs_no_file or model.misnamed_config:
         return model
     directory = model.find_version_directory(version)
     completion = complete_config(model.config, model.config_path, directory, model.payload[version])
@@ -231,18 +231,18 @@ def _complete(model: SourceModel) -> SourceModel:
 def _drop_hollow(
     directory: Path, config: ModelConfig | None, versions: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """An executor's versions without hollow ones, which have neither its program nor its graph.
+    """An executor's versions without hollow ones, which have neither its model.py nor its graph.
 
     merlin-systems' export(version=3) leaves an empty 3/ensemble beside the graph, which is in 1/;
     tritonserver would take 3/ and wait for its model.py for ever (seen with 2.51).
     """
     if config is None or config.platform != EXECUTOR_PLATFORM:
         return versions
-    program = config.message.default_model_filename or "model.py"
+    model_file = config.message.default_model_filename or "model.py"
     whole = [
         version
         for version in versions
-        if any(is_file(directory / str(version) / name) for name in (program, GRAPH_FILE))
+        if any(is_file(directory / str(version) / name) for name in (model_file, GRAPH_FILE))
     ]
     return tuple(whole) or versions
 
@@ -295,7 +295,7 @@ def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
             continue
         size, unpacked = size_of(path), measure_unpacked(path)
         if PYTHON_FILE in model.payload[version] or (config and config.message.runtime):
-            unpacked = unpacked or None  # a program of the model's own may read it
+            unpacked = unpacked or None  # Python code of the model's own may read it
         if size is not None and unpacked is not None:
             yield path, size, unpacked
 

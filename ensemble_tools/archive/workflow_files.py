@@ -67,7 +67,7 @@ class WorkflowFiles:
     unlabelled: str = ""
     #: False for a workflow that was saved as graph.json.
     pickled: bool = True
-    #: Whether the program beside it is Merlin's own workflow step, as merlin-systems 23.08
+    #: Whether the model.py beside it is Merlin's own workflow step, as merlin-systems 23.08
     #: exports it.
     merlins_step: bool = False
     #: Why no tables can be made of the category files, once their reader has said so; else empty.
@@ -99,16 +99,16 @@ def find_category_path(path: Any, out_path: Any, directory: Path) -> Path | None
     return Path(text)
 
 
-def read_workflow_files(directory: Path, program: Path | None = None) -> WorkflowFiles | None:
+def read_workflow_files(directory: Path, model_file: Path | None = None) -> WorkflowFiles | None:
     """Look at a workflow's directory; None when it holds no workflow and Merlin's step wants none.
 
-    program: the Python file that Triton runs beside it, None where it runs none. Raises as
+    model_file: the Python file that Triton runs beside it, None where it runs none. Raises as
     read_bounded does. Of what is not as NVTabular writes it only that is told which Merlin's own
-    workflow step fails on; another program knows itself what it needs.
+    workflow step fails on; another model.py knows itself what it needs.
     """
     saved, metadata = find_workflow_file(directory), directory / METADATA
     absent = tuple(path for path in (saved, metadata) if not is_file(path))
-    merlins_step = program is not None and is_workflow_model(program)
+    merlins_step = model_file is not None and is_workflow_model(model_file)
     if absent and merlins_step:
         return WorkflowFiles(missing=absent, merlins_step=True)
     if saved in absent:

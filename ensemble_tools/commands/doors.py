@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from ensemble_tools.signals import hold
 
-#: Commands -> the programs that they are, and what --help says of them; their own tells the rest.
-_DOORS = {
+#: Commands -> the modules that run them, and what --help says of them; their own tells the rest.
+_MODULES = {
     "verify": (
         "verification",
         "run executor and serving form in one tritonserver and compare every number",
@@ -31,17 +31,17 @@ _DOORS = {
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """List the commands."""
-    for name, (_, purpose) in _DOORS.items():
+    for name, (_, purpose) in _MODULES.items():
         commands.add_parser(name, help=purpose)
 
 
-def run_other_program(command: Sequence[str]) -> None:
-    """Become the program of a command that is another package's; returns for any other one.
+def run_other_command(command: Sequence[str]) -> None:
+    """Replace this process by a command of another package; return for any other command.
 
     It is isolated if we are, as in images.
     """
-    if command and command[0] in _DOORS:
-        program, _ = _DOORS[command[0]]
+    if command and command[0] in _MODULES:
+        module, _ = _MODULES[command[0]]
         hold()
         isolated = ["-I"] if sys.flags.isolated else []
-        os.execv(sys.executable, [sys.executable, *isolated, "-m", program, *command[1:]])
+        os.execv(sys.executable, [sys.executable, *isolated, "-m", module, *command[1:]])

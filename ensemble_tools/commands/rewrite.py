@@ -235,7 +235,7 @@ def _write(model: PublishedModel, entry: str, source: Path, repository: Path) ->
         text = findable(model.triton_config, config, entry=_wants_mark(model, entry))
         config.write_text(text, encoding="utf-8")
     if model.compiled is not None and not model.compiled.program.kept:
-        shutil.rmtree(directory / Path(model.compiled.program_path).parts[0] / WORKFLOW)
+        shutil.rmtree(directory / Path(model.compiled.model_file).parts[0] / WORKFLOW)
 
 
 def _wants_mark(model: PublishedModel, entry: str) -> bool:

@@ -27,7 +27,7 @@ from ensemble_tools.ensembles.conversions import (
     find_conversion,
     replace_dims,
 )
-from ensemble_tools.ensembles.operators import Program, make_config
+from ensemble_tools.ensembles.operators import OperatorWork, make_config
 from ensemble_tools.ensembles.producers import ANSWER, FromCall, FromInline, FromRequest
 from ensemble_tools.ensembles.wiring import MATRIX, Call, Source, Wiring
 from ensemble_tools.errors import GraphNotServable
@@ -92,8 +92,8 @@ class _InputPlanner:
         self._made: dict[str, ModelConfig] = {}
 
     def plan_call(self, call: Call) -> InputPlan:
-        if call.program is not None:  # 3
-            return self._plan_program(call, call.program)
+        if call.work is not None:  # 3
+            return self._plan_operator(call, call.work)
         config = self._steps[call.model_name]
         specs = tuple(find_whole_spec(config, spec) for spec in config.inputs.values())
         # 1. Merlin's own code feeds it.
@@ -202,7 +202,7 @@ class _InputPlanner:
             columns.append(TensorSpec(source.column, spec.data_type, spec.dims))
         return InputPlan(call.key, tensors, (), False, tuple(columns))
 
-    def _plan_program(self, call: Call, program: Program) -> InputPlan:
+    def _plan_operator(self, call: Call, work: OperatorWork) -> InputPlan:
         """Case 3. Its specs tell what it puts out, which those behind it are planned by."""
         tensors: dict[str, Tensor] = {}
         specs: list[TensorSpec] = []
@@ -214,7 +214,7 @@ class _InputPlanner:
             for name, tensor, spec in zip(names, produced.tensors, produced.specs, strict=True):
                 tensors[name] = tensor
                 specs.append(TensorSpec(name, spec.data_type, spec.dims))
-        self._made[call.key] = make_config(program, specs)
+        self._made[call.key] = make_config(work, specs)
         return InputPlan(call.key, tensors, (), False, tuple(specs))
 
     def _check_matrix(self, call: Call, specs: tuple[TensorSpec, ...]) -> None:

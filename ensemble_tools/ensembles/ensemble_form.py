@@ -58,7 +58,7 @@ def form_ensemble(
         _check_behind_front(parts, reads, reads.front, path)
     ordering = order_steps(parts, reads, called)
     reasons = (*_list_reasons(parts), *(reads.front.reasons if reads.front else ()))
-    children = (call.model_name for call in parts.calls.values() if call.program is None)
+    children = (call.model_name for call in parts.calls.values() if call.work is None)
     return replace(
         render_models(parts, reads, ordering, triton_name),
         children=tuple(dict.fromkeys(children)),
@@ -107,7 +107,7 @@ def _find_step_alone(parts: Parts, reads: Reads) -> str | None:
     if len(parts.calls) != 1 or parts.placement.steps or not reads.front:
         return None
     key, call = next(iter(parts.calls.items()))
-    if call.program is not None:
+    if call.work is not None:
         return None
     config, executor = parts.find_config(key), parts.executor
     inputs = {name: Tensor(REQUEST, name) for name in executor.inputs}
@@ -141,9 +141,9 @@ def _check_behind_front(parts: Parts, reads: Reads, front: Front, path: Path) ->
 def _list_libraries(parts: Parts) -> tuple[str, ...]:
     """A sentence for each operator whose step needs more than numpy."""
     return tuple(
-        f"{call.operator}: its step needs {call.program.library} in the Python that runs models"
+        f"{call.operator}: its step needs {call.work.library} in the Python that runs models"
         for call in parts.calls.values()
-        if call.program is not None and call.program.library != NUMPY
+        if call.work is not None and call.work.library != NUMPY
     )
 
 
@@ -162,10 +162,10 @@ def _list_reasons(parts: Parts) -> list[str]:
         if call.stacked
     ]
     reasons += [
-        f"{call.operator}: a step of its own does with {call.program.library} what it does inside "
+        f"{call.operator}: a step of its own does with {call.work.library} what it does inside "
         "Merlin's executor"
         for call in parts.calls.values()
-        if call.program is not None
+        if call.work is not None
     ]
     reasons += [
         f"{inline.operator}: it runs Python inside Merlin's executor and has no model directory"

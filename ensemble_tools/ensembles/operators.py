@@ -10,7 +10,7 @@ They run Python inside the executor and have no model of their own. What each of
 5. PredictImplicit recommends ids to users, by a model of implicit's (steps/recommend_model.py);
 6. QueryFeast looks features of ids up in a Feast online store (steps/lookup_model.py).
 
-An operator whose attributes are not those that Merlin writes has no program: Merlin itself runs it.
+An operator whose attributes are not those that Merlin writes is left to Merlin itself.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from ensemble_tools.archive.tensor_names import list_ragged_tensors
 _OPS = "merlin.systems.dag.ops"
 #: What PredictImplicit writes; and the modules that its models are of.
 _IMPLICIT_FILE, _IMPLICITS = "model.npz", re.compile(r"implicit(\.[A-Za-z_][A-Za-z0-9_]*)*")
-#: What no artifact may be called: the graph has the name. Those of programs are the step's own.
-_TAKEN, _PROGRAMS = frozenset({"", "..", PurePosixPath(GRAPH_FILE).name}), ".py"
+#: What no artifact may be called: the graph has the name. Python files are the step's own.
+_TAKEN, _PYTHON_FILES = frozenset({"", "..", PurePosixPath(GRAPH_FILE).name}), ".py"
 
 
 @dataclass(frozen=True)
-class Program:
+class OperatorWork:
     """The work of a generated step of an operator."""
 
     #: The template's name of it.
@@ -98,30 +98,30 @@ _UNROLL, _SAMPLE, _FILTER = "unroll", "sample", "filter"
 _SEARCH, _RECOMMEND, _LOOKUP = "search", "recommend", "lookup"
 
 
-def find_program(node: Node) -> Program | None:
-    """The program of a node's operator; None where Merlin has to run it."""
+def find_work(node: Node) -> OperatorWork | None:
+    """The work of a node's operator; None where Merlin has to run it."""
     read = _READERS.get(node.operator.class_name)
     return read(node) if read is not None else None
 
 
-def make_config(program: Program, specs: Iterable[TensorSpec]) -> ModelConfig:
+def make_config(work: OperatorWork, specs: Iterable[TensorSpec]) -> ModelConfig:
     """The config of the step; specs: its inputs' tensors as they come, whole shapes."""
     specs_by_name = {spec.name: spec for spec in specs}
     message = pb.ModelConfig(backend="python")
     message.input.extend(map(declare_input, specs_by_name.values()))
-    for column, source in program.writes.items():
-        message.output.extend(map(declare_output, _put_out(program, column, source, specs_by_name)))
+    for column, source in work.writes.items():
+        message.output.extend(map(declare_output, _put_out(work, column, source, specs_by_name)))
     return ModelConfig("", message)
 
 
 def _put_out(
-    program: Program, column: str, source: str, specs: Mapping[str, TensorSpec]
+    work: OperatorWork, column: str, source: str, specs: Mapping[str, TensorSpec]
 ) -> list[TensorSpec]:
-    data_type = program.types.get(column) or _find_values(source, specs).data_type
-    if column in program.lists:
+    data_type = work.types.get(column) or _find_values(source, specs).data_type
+    if column in work.lists:
         values, offsets = list_ragged_tensors(column)
         return [TensorSpec(values, data_type, (-1,)), TensorSpec(offsets, "TYPE_INT32", (-1,))]
-    if program.kind == _LOOKUP and column not in program.types:  # the ids, as they came
+    if work.kind == _LOOKUP and column not in work.types:  # the ids, as they came
         names = zip(
             (source, *list_ragged_tensors(source)),
             (column, *list_ragged_tensors(column)),
@@ -132,13 +132,13 @@ def _put_out(
             for old, name in names
             if old in specs
         ]
-    return [TensorSpec(column, data_type, _SHAPES[program.kind](source, specs))]
+    return [TensorSpec(column, data_type, _SHAPES[work.kind](source, specs))]
 
 
 # -- what Merlin's pickles say of them
 
 
-def _read_unroll(node: Node) -> Program | None:
+def _read_unroll(node: Node) -> OperatorWork | None:
     """The names: of unroll_cols' selector, else what it puts out, which is all dependencies do."""
     state = node.operator.state
     item, prefix, source = (
@@ -153,7 +153,7 @@ def _read_unroll(node: Node) -> Program | None:
     # Merlin takes the columns away one after the other, each when the one before has its new name.
     if len(writes) < len(columns) or item in writes or (prefix and {*writes} & {*columns}):
         return None
-    return Program(_UNROLL, (item, *columns), writes)
+    return OperatorWork(_UNROLL, (item, *columns), writes)
 
 
 def _is_selection(source: Inert, columns: tuple[str, ...]) -> bool:
@@ -166,7 +166,7 @@ def _is_selection(source: Inert, columns: tuple[str, ...]) -> bool:
     return tuple(selector.state.get("_names") or ()) == columns
 
 
-def _read_sample(node: Node) -> Program | None:
+def _read_sample(node: Node) -> OperatorWork | None:
     state = node.operator.state
     ids, scores = state.get("_input_col_name"), state.get("_relevance_col_name")
     temperature, topk = state.get("temperature"), state.get("topk")
@@ -174,7 +174,7 @@ def _read_sample(node: Node) -> Program | None:
         return None
     if type(temperature) not in (int, float) or type(topk) is not int:
         return None
-    return Program(
+    return OperatorWork(
         _SAMPLE,
         _drop_repeats(ids, scores),
         {"ordered_ids": ids, "ordered_scores": scores},
@@ -182,16 +182,16 @@ def _read_sample(node: Node) -> Program | None:
     )
 
 
-def _read_filter(node: Node) -> Program | None:
+def _read_filter(node: Node) -> OperatorWork | None:
     state = node.operator.state
     candidates, without = state.get("_input_col"), state.get("_filter_out_col")
     if not isinstance(candidates, str) or not isinstance(without, str):
         return None
     reads = _drop_repeats(candidates, without)
-    return Program(_FILTER, reads, {"filtered_ids": candidates}, settings={"without": without})
+    return OperatorWork(_FILTER, reads, {"filtered_ids": candidates}, settings={"without": without})
 
 
-def _read_search(node: Node) -> Program | None:
+def _read_search(node: Node) -> OperatorWork | None:
     """The index lies beside the graph, under the last part of the path that it had."""
     state = node.operator.state
     path, topk = state.get("index_path"), state.get("topk")
@@ -200,7 +200,7 @@ def _read_search(node: Node) -> Program | None:
     name, (vectors,) = PurePosixPath(path).name, node.inputs
     if _is_taken(name) or not name.isprintable() or topk < 1:
         return None
-    return Program(
+    return OperatorWork(
         _SEARCH,
         (vectors,),
         {"candidate_ids": vectors},
@@ -210,7 +210,7 @@ def _read_search(node: Node) -> Program | None:
     )
 
 
-def _read_recommend(node: Node) -> Program | None:
+def _read_recommend(node: Node) -> OperatorWork | None:
     """Merlin writes implicit's own file of the model, always under one name."""
     state = node.operator.state
     module, name = state.get("model_module_name"), state.get("model_class_name")
@@ -219,7 +219,7 @@ def _read_recommend(node: Node) -> Program | None:
         return None
     if not _IMPLICITS.fullmatch(module) or not name.isidentifier():
         return None
-    return Program(
+    return OperatorWork(
         _RECOMMEND,
         ("user_id",),
         {"ids": "user_id", "scores": "user_id"},
@@ -229,7 +229,7 @@ def _read_recommend(node: Node) -> Program | None:
     )
 
 
-def _read_lookup(node: Node) -> Program | None:
+def _read_lookup(node: Node) -> OperatorWork | None:
     """Merlin keeps the path of the feature repository, and nothing of it lies in the export.
 
     It is looked for beside the graph, under the last part of the path, and then where it was. Lists
@@ -255,7 +255,7 @@ def _read_lookup(node: Node) -> Program | None:
     ragged = {output_column.name for output_column in node.output if output_column.is_ragged}
     if _is_taken(repository) or not {called[name] for name in lists} <= ragged:
         return None
-    return Program(
+    return OperatorWork(
         _LOOKUP,
         (column,),
         dict.fromkeys(puts_out, column),
@@ -275,7 +275,7 @@ def _read_lookup(node: Node) -> Program | None:
 
 
 def _is_taken(name: str) -> bool:
-    return name in _TAKEN or name.endswith(_PROGRAMS)
+    return name in _TAKEN or name.endswith(_PYTHON_FILES)
 
 
 def _read_names(value: object) -> list[str] | None:
@@ -293,7 +293,7 @@ def _drop_repeats(*columns: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(columns))
 
 
-_READERS: Mapping[str, Callable[[Node], Program | None]] = {
+_READERS: Mapping[str, Callable[[Node], OperatorWork | None]] = {
     f"{_OPS}.unroll_features.UnrollFeatures": _read_unroll,
     f"{_OPS}.softmax_sampling.SoftmaxSampling": _read_sample,
     f"{_OPS}.session_filter.FilterCandidates": _read_filter,

@@ -120,7 +120,7 @@ def _may_wait(parts: Parts, key: str, called: Set[str]) -> bool:
     nor one with sparse_max, which declares lists of a length that it does not make.
     """
     call, config = parts.calls[key], parts.find_config(key)
-    if call.program is not None:
+    if call.work is not None:
         return True
     alone = sum(call.model_name == other.model_name for other in parts.calls.values()) == 1
     return (

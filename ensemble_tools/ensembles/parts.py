@@ -35,8 +35,8 @@ class Parts:
     def _configs(self) -> Mapping[str, ModelConfig]:
         return {
             key: self.steps[call.model_name]
-            if call.program is None
-            else make_config(call.program, self.plans[key].specs)
+            if call.work is None
+            else make_config(call.work, self.plans[key].specs)
             for key, call in self.calls.items()
         }
 

@@ -16,7 +16,7 @@ from ensemble_tools.archive.model_config import (
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
 from ensemble_tools.ensembles.conversions import Conversion, Kind, Tensor
 from ensemble_tools.ensembles.naming import name_tensors
-from ensemble_tools.ensembles.operators import Program
+from ensemble_tools.ensembles.operators import OperatorWork
 from ensemble_tools.ensembles.ordering import Ordering, find_asked
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.placement import GeneratedStep, choose_free_name
@@ -58,7 +58,7 @@ class GeneratedModel:
     source: str | None = None
     #: Whether the files beside the executor's model.py are published beside its own.
     with_graph: bool = False
-    #: The call whose operator it stands for: the program of that call says which other files lie
+    #: The call whose operator it stands for: the work of that call says which other files lie
     #: beside it. None where it stands for no operator.
     call: Call | None = None
 
@@ -121,8 +121,8 @@ def _name_made(parts: Parts) -> dict[str, str]:
     taken = _list_step_names(parts)
     names: dict[str, str] = {}
     for key, call in parts.calls.items():
-        preferred = call.program.kind if call.program is not None else _FOREST
-        if call.stacked or call.program is not None:
+        preferred = call.work.kind if call.work is not None else _FOREST
+        if call.stacked or call.work is not None:
             names[key] = choose_free_name(preferred, taken)
             taken.add(names[key])
     return names
@@ -243,15 +243,15 @@ class _Renderer:
 
     def render_made(self, key: str, name: str) -> GeneratedModel:
         """The step that makes this call."""
-        program = self.parts.calls[key].program
-        if program is None:
+        work = self.parts.calls[key].work
+        if work is None:
             return self._render_forest(key, name)
-        return self._render_operator(key, name, program)
+        return self._render_operator(key, name, work)
 
-    def _render_operator(self, key: str, name: str, program: Program) -> GeneratedModel:
+    def _render_operator(self, key: str, name: str, work: OperatorWork) -> GeneratedModel:
         """A step in the place of an operator, each column under its own name."""
         config = _make_python_config(self.parts.executor)
-        if program.may_use_gpu:
+        if work.may_use_gpu:
             _put_on_gpu(config, self.parts.executor)
         own = self.parts.find_config(key)
         config.input.extend(own.message.input)
@@ -263,12 +263,10 @@ class _Renderer:
             column: [
                 tensor for tensor in own.inputs if tensor in (column, *list_ragged_tensors(column))
             ]
-            for column in program.reads
+            for column in work.reads
         }
         call = self.parts.calls[key]
-        source = render_operator(
-            call.operator, program.kind, reads, program.writes, program.settings
-        )
+        source = render_operator(call.operator, work.kind, reads, work.writes, work.settings)
         return GeneratedModel(name, config, source, call=call)
 
     def _render_forest(self, key: str, name: str) -> GeneratedModel:

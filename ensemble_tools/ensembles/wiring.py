@@ -32,7 +32,7 @@ from ensemble_tools.ensembles.operator_kinds import (
     is_foreign,
     list_called_models,
 )
-from ensemble_tools.ensembles.operators import Program, find_program
+from ensemble_tools.ensembles.operators import OperatorWork, find_work
 from ensemble_tools.ensembles.producers import REQUEST, FromCall, FromInline, FromRequest
 from ensemble_tools.errors import GraphNotExpressible, GraphNotServable
 
@@ -73,9 +73,9 @@ class Call:
     #: The forest operator's columns, in the order in which they become the matrix; `sources` is
     #: empty then.
     stacked: tuple[Source, ...] = ()
-    #: The program of a generated step, which is then what is called: key and model_name are the
+    #: The work of a generated step, which is then what is called: key and model_name are the
     #: step's.
-    program: Program | None = None
+    work: OperatorWork | None = None
     #: The keys of all calls that Merlin's own code makes before this one, read or not, where
     #: inline operators feed it.
     above: frozenset[str] = frozenset()
@@ -137,8 +137,11 @@ def wire(
     columns = Flow({name: Source(REQUEST, name) for name in request})
     if not graph.outdated:
         _check_names(path, "the request", request)
-    for programs in (not graph.outdated, False):  # what an older release does, it alone knows
-        run = _Evaluation(path, programs, bool(graph.outdated))
+    for with_generated_steps in (
+        not graph.outdated,
+        False,
+    ):  # what an older release does, it alone knows
+        run = _Evaluation(path, with_generated_steps, bool(graph.outdated))
         computed = run.evaluate(graph, columns, ())
         answer = {column: source for column, source in computed.items() if column in answered}
         calls, inlines = _find_needed(run, answer)
@@ -190,7 +193,7 @@ class _Evaluation:
 
     path: Path
     #: Whether generated steps take the place of operators.
-    programs: bool = True
+    with_generated_steps: bool = True
     #: Whether an older release made the graph, in which lists are columns with names of two
     #: parts.
     outdated: bool = False
@@ -280,9 +283,9 @@ class _Evaluation:
         if kind is OperatorKind.FOREST:
             return self._add_forest_call(node, flow, path)
         # 4. A generated step is called.
-        program = find_program(node) if self.programs else None
-        if program is not None and not (program.reads_all and flow.keys() != {*program.reads}):
-            return self._add_program_call(node, program, flow, path)
+        work = find_work(node) if self.with_generated_steps else None
+        if work is not None and not (work.reads_all and flow.keys() != {*work.reads}):
+            return self._add_generated_call(node, work, flow, path)
         # 5. Python inside the executor, a loop over a subgraph as well: known when it runs.
         return self._add_inline(node, flow, path)
 
@@ -375,16 +378,18 @@ class _Evaluation:
             {column.name: Source(FromCall(call.key), column.name) for column in call.columns_out}
         )
 
-    def _add_program_call(self, node: Node, program: Program, flow: Flow, path: NodePath) -> Flow:
+    def _add_generated_call(
+        self, node: Node, work: OperatorWork, flow: Flow, path: NodePath
+    ) -> Flow:
         key = f"{node.operator.label}//{'.'.join(map(str, path))}"  # no model is called so
-        sources = self._choose(node, program.reads, flow)
-        columns = tuple(Column(name, None, False) for name in program.writes)
+        sources = self._choose(node, work.reads, flow)
+        columns = tuple(Column(name, None, False) for name in work.writes)
         outputs = self._record_call(
-            Call(key, key, node.operator.label, (), sources, columns, path, program=program)
+            Call(key, key, node.operator.label, (), sources, columns, path, work=work)
         )
-        if not program.keeps_the_rest:
+        if not work.keeps_the_rest:
             return outputs
-        taken = program.writes.values()
+        taken = work.writes.values()
         rest = {name: source for name, source in flow.items() if name not in taken}
         reaching = Flow(rest | outputs)
         reaching.ordered = flow.ordered

@@ -86,7 +86,7 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     config, version, file = source.config, source.served_version, source.python_file
     if config is None or version is None or file is None:
         raise NotCompiled("the model is not one of the python backend with a config.pbtxt")
-    program_path = f"{version}/{file}"
+    model_file = f"{version}/{file}"
     for path, problem in source.workflow.broken:
         raise NotCompiled(f"{path.name}: {problem}")
     missing = source.workflow.missing
@@ -95,7 +95,7 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     if source.workflow.pickled:
         _check_release(source.workflow.content.unlike)
     if not source.workflow.merlins_step:
-        raise NotCompiled(f"{program_path} is not the one that merlin-systems exports")
+        raise NotCompiled(f"{model_file} is not the one that merlin-systems exports")
     if config.message.max_batch_size:
         raise NotCompiled("its max_batch_size is not 0")
     if len(source.versions) != 1:
@@ -106,7 +106,7 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     # Where an operator has no rule at all, that is the better reason.
     _check_release(source.workflow.content.unlike)
     _check_outputs(config, program)
-    return program, program_path
+    return program, model_file
 
 
 def _check_release(why: str) -> None:

@@ -46,13 +46,13 @@ _MOST_TEXTS = 64
 _PICKLED_TABLE_RATIO = 6
 #: So many rows count, or one for each byte of the file: what has more is refused.
 _MOST_ROWS = 4_000_000
-#: A backend that is a Python program may be named otherwise; an ensemble has no backend.
+#: A backend that is Python code may be named otherwise; an ensemble has no backend.
 ENSEMBLE, PYTHON = "ensemble", "python"
 GENERATED, COMPILED, WORKFLOW = "generated step", "compiled workflow", "workflow"
 #: One of which a part is compiled, and the rest runs in pandas without NVTabular.
 IN_PANDAS = "workflow in pandas"
 EXECUTOR = "executor"
-#: Kinds that are Python programs in processes of their own, whatever the machine's backends are.
+#: Kinds that are Python code in processes of their own, whatever the machine's backends are.
 PYTHON_KINDS = frozenset({PYTHON, GENERATED, COMPILED, IN_PANDAS, WORKFLOW, EXECUTOR})
 
 #: By what a compiled workflow's process has imported.

@@ -49,7 +49,7 @@ def select_as_ensemble(
         executor.graph_path,
     )
     _check_artifacts(wiring, executor)
-    calls = [call for call in wiring.calls if call.program is None]
+    calls = [call for call in wiring.calls if call.work is None]
     called = [find_child(repository, call.model_name) for call in calls]
     steps = gather_steps(called, repository.models, repository.calls)
     check_servable(steps, rules)
@@ -84,11 +84,11 @@ def _check_artifacts(wiring: Wiring, executor: SourceModel) -> None:
     """
     assert executor.graph_path is not None
     for call in wiring.calls:
-        if call.program is None or call.program.artifact.endswith("/"):
+        if call.work is None or call.work.artifact.endswith("/"):
             continue
-        if call.program.artifact not in {"", *executor.artifacts}:
+        if call.work.artifact not in {"", *executor.artifacts}:
             raise PayloadMissing(
-                executor.graph_path.parent / call.program.artifact,
+                executor.graph_path.parent / call.work.artifact,
                 f"there is no such file, and {call.operator} reads it; export it again, or add it",
             )
 
@@ -98,11 +98,11 @@ def _describe_repositories(form: EnsembleForm, executor: SourceModel) -> tuple[s
     assert executor.graph_path is not None
     beside = executor.graph_path.parent.relative_to(executor.directory.parent)
     lacking = [
-        f"{call.operator}: the feature repository {beside / program.artifact}/ is not in the "
-        f"archive; add it, or copy it to {program.elsewhere} on each machine that serves"
-        for call, program in ((it.call, it.call.program) for it in form.models if it.call)
-        if program is not None and program.elsewhere
-        if program.artifact not in executor.artifacts
+        f"{call.operator}: the feature repository {beside / work.artifact}/ is not in the "
+        f"archive; add it, or copy it to {work.elsewhere} on each machine that serves"
+        for call, work in ((it.call, it.call.work) for it in form.models if it.call)
+        if work is not None and work.elsewhere
+        if work.artifact not in executor.artifacts
     ]
     return tuple(dict.fromkeys(lacking))
 
@@ -176,10 +176,10 @@ def _publish_generated(
     name = namespace.entry if model.name is None else namespace.step(model.name)
     graph = executor.graph_path
     assert graph is not None
-    program = model.call.program if model.call is not None else None
-    links = _link_beside_program(executor, graph) if model.with_graph else ()
-    if program is not None and program.artifact in executor.artifacts:
-        artifact = program.artifact.rstrip("/")
+    work = model.call.work if model.call is not None else None
+    links = _link_beside_step(executor, graph) if model.with_graph else ()
+    if work is not None and work.artifact in executor.artifacts:
+        artifact = work.artifact.rstrip("/")
         links = ((f"1/{artifact}", graph.parent / artifact),)
     return PublishedModel(
         name,
@@ -189,12 +189,12 @@ def _publish_generated(
         (1,) if model.source is None else (),
         (("1/model.py", model.source),) if model.source is not None else (),
         generated=True,
-        interpreter=program.interpreter if program is not None else "",
+        interpreter=work.interpreter if work is not None else "",
         node_path=model.call.node_path if model.call is not None else (),
     )
 
 
-def _link_beside_program(executor: SourceModel, graph: Path) -> tuple[tuple[str, Path], ...]:
+def _link_beside_step(executor: SourceModel, graph: Path) -> tuple[tuple[str, Path], ...]:
     """Links to what the executor has: the graph, modules of its operators, its environment."""
     version = graph.parent.parent
     inside = sorted(name.rstrip("/") for name in executor.payload[int(version.name)])

@@ -59,21 +59,21 @@ _Configs = Mapping[str, pb.ModelConfig]
 
 @dataclass(frozen=True)
 class Predictor:
-    """The program that plays a backend in a child."""
+    """The Python model that plays a backend in a child."""
 
     #: The library that its interpreter has imported.
     library: str
     #: The file with the TritonPythonModel.
-    program: Path
+    model_file: Path
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A model, and where its program lies: absolute, or in the directory of the joined model."""
+    """A model, and where its model.py lies: absolute, or in the directory of the joined model."""
 
     model: PublishedModel
     config: pb.ModelConfig
-    program: str
+    model_file: str
     version: str
     #: The predictor's library.
     library: str = ""
@@ -280,7 +280,7 @@ def _find_step(
         interpreter = model.compiled.program.interpreter
         if interpreter == NVTABULAR:
             raise _Apart(f"{step} is compiled in part, and needs NVTabular")
-        path = f"{folder}/{model.compiled.program_path}"
+        path = f"{folder}/{model.compiled.model_file}"
         return _Step(model, config, path, version, interpreter=interpreter)
     if model.generated and (model.interpreter or not model.warm):
         ((path, text),) = model.files
@@ -292,7 +292,7 @@ def _find_step(
     if predictor is None:
         what = "NVTabular itself" if model.not_compiled else f"run by the backend {backend!r}"
         raise _Apart(f"{step} is {what}")
-    return _Step(model, config, str(predictor.program), version, predictor.library)
+    return _Step(model, config, str(predictor.model_file), version, predictor.library)
 
 
 def _check_fields(what: str, config: pb.ModelConfig, known: frozenset[str]) -> None:
@@ -375,7 +375,7 @@ def _choose_library(steps: Sequence[_Step]) -> str:
 def _describe(step: _Step, scheduled: Any) -> StepRow:
     return {
         "name": step.model.source_name,
-        "program": step.program,
+        "model_file": step.model_file,
         "folder": f"{Path(STEPS).name}/{step.model.triton_name}",
         "version": step.version,
         "config": _as_triton_says(step.config, step.model.triton_name),

@@ -1,6 +1,6 @@
 """A delivered model -> what is published of it, and sentences about what is not.
 
-No I/O, but for a look at the program of a step whose workflow is graph.json.
+No I/O, but for a look at the model.py of a step whose workflow is graph.json.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from ensemble_tools.serving.serving_plan import (
     ServingPlan,
 )
 from ensemble_tools.serving.unpickling import check_unpickled
-from ensemble_tools.serving.warm import find_warm_program
+from ensemble_tools.serving.warm import find_warm_model_file
 from ensemble_tools.serving.workflow_checks import check_nvtabulars
 from ensemble_tools.setting_names import REWRITE
 
@@ -100,7 +100,7 @@ def plan(
     if choices.warm:
         if choices.limits.gpus:
             models = tuple(mark_gpu_use(it, sources.get(it.source_name)) for it in models)
-        models = tuple(find_warm_program(it, sources.get(it.source_name)) for it in models)
+        models = tuple(find_warm_model_file(it, sources.get(it.source_name)) for it in models)
     if choices.joins:
         models, not_joined = join_steps(models, called, choices.predictors)
     if choices.answers_parts:

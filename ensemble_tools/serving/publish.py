@@ -152,7 +152,7 @@ def put_compiled(model: PublishedModel, directory: Path, write: TableWriter = wr
         with contextlib.suppress(TableUnusable), _broken_payloads():
             write(checked, directory)
         return
-    version = directory / Path(model.compiled.program_path).parts[0]
+    version = directory / Path(model.compiled.model_file).parts[0]
     tables = version / _TABLES
     try:
         with _broken_payloads():
@@ -162,13 +162,13 @@ def put_compiled(model: PublishedModel, directory: Path, write: TableWriter = wr
     except TableUnusable as error:
         raise WorkflowsUnusable({model.source_name: str(error)}) from error
     (tables / _PROGRAM).write_text(program_text(model.compiled.program, rows), encoding="utf-8")
-    program = directory / model.compiled.program_path
+    model_file = directory / model.compiled.model_file
     texts = dict(_read_runtime())
     if not model.is_compiled_whole:
         texts.update({name: _read_model_file(file) for name, file in _FOR_KEPT.items()})
     for name, text in texts.items():
-        _put(program.parent / _RUNTIME / name, text)
-    _put(program, _read_model_file(_WHOLE if model.is_compiled_whole else _PART))
+        _put(model_file.parent / _RUNTIME / name, text)
+    _put(model_file, _read_model_file(_WHOLE if model.is_compiled_whole else _PART))
 
 
 @contextlib.contextmanager

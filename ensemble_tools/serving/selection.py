@@ -15,7 +15,7 @@ from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import SourceModel
 from ensemble_tools.ensembles.operator_kinds import has_foreign_operators, list_called_models
-from ensemble_tools.ensembles.operators import find_program
+from ensemble_tools.ensembles.operators import find_work
 from ensemble_tools.errors import NAMED_COLUMNS, EnsembleInvalid, GraphNotServable, shortened
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.overlay import add_input, overlay_model
@@ -172,8 +172,8 @@ def _refuse_circle(model: SourceModel, circle: list[str]) -> EnsembleInvalid:
 
 def _describe_elsewhere(graph: ExecutorGraph) -> tuple[str, ...]:
     """The feature repositories outside of the archive that Merlin's code reads."""
-    programs = ((node.operator.label, find_program(node)) for node in graph.nodes)
-    paths = {(label, it.elsewhere) for label, it in programs if it is not None and it.elsewhere}
+    works = ((node.operator.label, find_work(node)) for node in graph.nodes)
+    paths = {(label, it.elsewhere) for label, it in works if it is not None and it.elsewhere}
     return tuple(
         f"{label}: Merlin's executor reads the feature repository {path} and no other; "
         "copy it there"

@@ -55,8 +55,8 @@ class Compiled:
     """An NVTabular workflow as a program that needs numpy alone."""
 
     program: Program
-    #: The model's program file, in its directory, which the compiled one replaces.
-    program_path: str
+    #: The model's file in its directory, such as `1/model.py`, which the compiled one replaces.
+    model_file: str
     #: Whose workflow it was recognised as, and by what, for people.
     recognised: str = ""
 
@@ -97,7 +97,7 @@ class PublishedModel:
     #: Whether its process runs a step of ours alone, no code of the archive's that may have
     #: something to do at its end.
     generated: bool = False
-    #: Its program, such as `1/model.py`, if a child of a warm interpreter may run it: that is
+    #: Its file, such as `1/model.py`, if a child of a warm interpreter may run it: that is
     #: Merlin's or ours and needs a large library. Else empty.
     warm: str = ""
     #: Whether its process may use a GPU, on a machine that has one: no forked process may.

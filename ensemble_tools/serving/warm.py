@@ -14,22 +14,22 @@ from ensemble_tools.serving.gpu_use import GRAPH_LINK
 from ensemble_tools.serving.serving_plan import PublishedModel
 
 
-def find_warm_program(model: PublishedModel, source: SourceModel | None) -> PublishedModel:
-    """The model, with the path of its program if such a child may run it.
+def find_warm_model_file(model: PublishedModel, source: SourceModel | None) -> PublishedModel:
+    """The model, with the path of its model.py if such a child may run it.
 
     source: what the archive has of it.
     """
-    return replace(model, warm=_find_program(model, source))
+    return replace(model, warm=_find_model_file(model, source))
 
 
-def _find_program(model: PublishedModel, source: SourceModel | None) -> str:
+def _find_model_file(model: PublishedModel, source: SourceModel | None) -> str:
     if model.may_use_gpu:
         return ""
     if model.generated and (model.interpreter or GRAPH_LINK in dict(model.links)):
         return next((name for name, _ in model.files), "")
     if source is None or source.workflow is None or len(source.versions) != 1:
         return ""
-    program = f"{source.served_version}/{source.python_file}"
+    model_file = f"{source.served_version}/{source.python_file}"
     if model.compiled is None:
-        return program if source.workflow.merlins_step else ""
-    return program if model.compiled.program.kept else ""
+        return model_file if source.workflow.merlins_step else ""
+    return model_file if model.compiled.program.kept else ""

@@ -74,14 +74,14 @@ class Step:
     def __init__(self, number, row, args):
         self.name, self.reads, self.writes = row["name"], row["reads"], row["writes"]
         self.inputs = {io["name"]: io for io in row["config"]["input"]}
-        program = os.path.join(FOLDER, row["program"])
-        self.is_predictor = os.path.isabs(row["program"])
+        model_file = os.path.join(FOLDER, row["model_file"])
+        self.is_predictor = os.path.isabs(row["model_file"])
         self.functions = Functions() if row["functions"] else None
         if not self.is_predictor:
-            make_importable(os.path.dirname(program))
+            make_importable(os.path.dirname(model_file))
         try:
             with self.functions or contextlib.nullcontext():
-                self.model = load(program, f"step_{number}").TritonPythonModel()
+                self.model = load(model_file, f"step_{number}").TritonPythonModel()
                 if hasattr(self.model, "initialize"):
                     self.initialize(row, args)
         except Exception as error:

@@ -21,7 +21,7 @@ SERVED = "served_model.py"
 
 #: A conversion as the templates read it: kind, columns, reads, writes, dtype, shape, why.
 ConversionRow = Mapping[str, object]
-#: A step as joined_model.py reads it: name, program, folder, version, config,
+#: A step as joined_model.py reads it: name, model_file, folder, version, config,
 #: functions, reads, writes.
 StepRow = Mapping[str, object]
 

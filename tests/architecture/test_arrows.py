@@ -100,7 +100,7 @@ def test_one_reader_of_the_environment() -> None:
         "verification/compare_command.py",
         "container/__main__.py",
     ]
-    hides_a_choice = ["ensemble_tools/program_start.py"]  # from protobuf, which reads it by itself
+    hides_a_choice = ["ensemble_tools/command_start.py"]  # from protobuf, which reads it by itself
     assert readers == [*programs, *hides_a_choice]
     getters = [
         relative(path) for path in sources(*PACKAGES) if "os.getenv" in words(path).attributes

@@ -27,7 +27,7 @@ import numpy as np
 
 from ensemble_tools import Form, Namespace, plan, read_executor_graph, read_repository
 from ensemble_tools.archive.executor_graph import ExecutorGraph
-from ensemble_tools.ensembles.operators import find_program
+from ensemble_tools.ensembles.operators import find_work
 from tests.graphs.tensors import (
     REPOSITORY,
     Answer,
@@ -133,7 +133,7 @@ def beside_the_answer(directory: Path, errors: list[str]) -> bool:
     dropped = repository.models.keys() - served - {repository.entry.name}
     texts = "".join(text for model in made.models for _, text in model.files)
     if "\nREADERS = " not in texts:  # else Merlin's own code runs its operators
-        known = {node.operator.label for node in graph.nodes if find_program(node) is not None}
+        known = {node.operator.label for node in graph.nodes if find_work(node) is not None}
         dropped |= {f"in {it}: " for it in known if f"OPERATOR = '{it}'\n" not in texts}
     return all(STRINGS_FAIL in error or any(name in error for name in dropped) for error in errors)
 

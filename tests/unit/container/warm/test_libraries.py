@@ -27,10 +27,10 @@ def test_each_can_be_preloaded() -> None:
 def test_a_predictor_is_what_its_backend_runs(name: str) -> None:
     """The backend's model.py, which runs in another Python, says the same."""
     (found,) = find_predictors([name]).values()
-    assert found.program.is_file()
+    assert found.model_file.is_file()
     text = (BACKENDS / name / "model.py").read_text()
     literals = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
-    assert {found.library, found.program.stem} <= literals
+    assert {found.library, found.model_file.stem} <= literals
 
 
 def test_what_nvidia_plays_is_no_child_s() -> None:

@@ -59,7 +59,7 @@ def test_an_image_that_chooses_its_models_protobuf(arguments: tuple[str, ...]) -
 def test_what_a_command_starts_inherits_the_choice() -> None:
     """Models that `verify` runs get the image's protobuf, as they do in the container."""
     script = (
-        "from ensemble_tools.program_start import import_own_protobuf; import_own_protobuf();"
+        "from ensemble_tools.command_start import import_own_protobuf; import_own_protobuf();"
         "from google.protobuf.internal import api_implementation; import os;"
         "print(api_implementation.Type(), os.environ['PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION'])"
     )

@@ -11,7 +11,7 @@ import pytest
 from ensemble_tools.archive.executor_graph import ExecutorGraph, Node
 from ensemble_tools.archive.inert_pickle import Inert
 from ensemble_tools.archive.model_config import TensorSpec
-from ensemble_tools.ensembles.operators import Program, find_program, make_config
+from ensemble_tools.ensembles.operators import OperatorWork, find_work, make_config
 from ensemble_tools.ensembles.producers import REQUEST, FromCall
 from ensemble_tools.ensembles.wiring import Source
 from ensemble_tools.errors import GraphNotServable
@@ -110,7 +110,7 @@ def lookup(*, ragged: bool = True, **state: object) -> Node:
 
 def test_what_is_read_of_a_look_up() -> None:
     """The names have the prefix; where the repository lay is kept, and its last part."""
-    assert find_program(lookup()) == Program(
+    assert find_work(lookup()) == OperatorWork(
         "lookup",
         ("user",),
         {"user_id": "user", "of_age": "user", "of_clicks": "user"},
@@ -127,16 +127,16 @@ def test_what_is_read_of_a_look_up() -> None:
         "feature_repo/",
         frozenset({"of_clicks"}),
     )
-    bare = find_program(lookup(include_id=False, mh_features=[]))
+    bare = find_work(lookup(include_id=False, mh_features=[]))
     assert bare is not None
     assert bare.writes == {"of_age": "user"}
 
 
 def test_the_config_of_a_look_up() -> None:
     """Lists are two tensors; the ids are as they come, whatever Merlin's schema says."""
-    program = find_program(lookup())
-    assert program is not None
-    config = make_config(program, [TensorSpec("user", "TYPE_INT32", (-1,))])
+    work = find_work(lookup())
+    assert work is not None
+    config = make_config(work, [TensorSpec("user", "TYPE_INT32", (-1,))])
     assert [(it.name, it.data_type, it.dims) for it in config.outputs.values()] == [
         ("user_id", "TYPE_INT32", (-1,)),
         ("of_age", "TYPE_INT32", (-1,)),
@@ -147,22 +147,22 @@ def test_the_config_of_a_look_up() -> None:
 
 def test_what_is_read_of_each() -> None:
     """The columns, and what else the operator was made with."""
-    assert find_program(unroll()) == Program(
+    assert find_work(unroll()) == OperatorWork(
         "unroll", ("item", "user", "age"), {"u_user": "user", "u_age": "age"}
     )
-    assert find_program(unroll("", Selected())) == Program(
+    assert find_work(unroll("", Selected())) == OperatorWork(
         "unroll", ("item", "user", "age"), {"user": "user", "age": "age"}
     )
-    assert find_program(sample(temperature=1)) == Program(
+    assert find_work(sample(temperature=1)) == OperatorWork(
         "sample",
         ("item", "score"),
         {"ordered_ids": "item", "ordered_scores": "score"},
         settings={"temperature": 1, "topk": 10},
     )
-    assert find_program(filtering()) == Program(
+    assert find_work(filtering()) == OperatorWork(
         "filter", ("item", "user"), {"filtered_ids": "item"}, settings={"without": "user"}
     )
-    assert find_program(search()) == Program(
+    assert find_work(search()) == OperatorWork(
         "search",
         ("query",),
         {"candidate_ids": "query"},
@@ -170,7 +170,7 @@ def test_what_is_read_of_each() -> None:
         {"index": "items.faiss", "topk": 100},
         "items.faiss",
     )
-    assert find_program(recommend()) == Program(
+    assert find_work(recommend()) == OperatorWork(
         "recommend",
         ("user_id",),
         {"ids": "user_id", "scores": "user_id"},
@@ -183,7 +183,7 @@ def test_what_is_read_of_each() -> None:
         },
         "model.npz",
     )
-    assert find_program(filtering(_filter_out_col="item")) == Program(
+    assert find_work(filtering(_filter_out_col="item")) == OperatorWork(
         "filter", ("item",), {"filtered_ids": "item"}, settings={"without": "item"}
     )
 
@@ -237,13 +237,13 @@ def test_what_is_read_of_each() -> None:
     ],
 )
 def test_what_merlin_does_not_write_is_left_to_merlin(node: Node) -> None:
-    assert find_program(node) is None
+    assert find_work(node) is None
 
 
 def test_another_class_of_that_name_is_left_to_merlin() -> None:
     node = filtering()
     mine = replace(node, operator=replace(node.operator, class_name="shop.FilterCandidates"))
-    assert find_program(mine) is None
+    assert find_work(mine) is None
 
 
 def test_names_that_meet_are_left_to_merlin() -> None:
@@ -252,15 +252,15 @@ def test_names_that_meet_are_left_to_merlin() -> None:
     user, twice = column("a"), column("u_a")
     state = {"item_id_col": "item", "unrolled_prefix": "u", "unroll_cols": Selected()}
     node = graph.operator(UNROLL, state, [ITEM], graph.select(ITEM), graph.select(user, twice))
-    assert find_program(node) is None
+    assert find_work(node) is None
 
 
 def test_shapes_and_types_follow_from_what_comes() -> None:
     """Repeated lists have one length; what is sampled is one row."""
-    program = find_program(unroll())
-    assert program is not None
+    work = find_work(unroll())
+    assert work is not None
     config = make_config(
-        program,
+        work,
         [
             TensorSpec("item", "TYPE_INT64", (-1,)),
             TensorSpec("user__values", "TYPE_INT32", (-1, 4)),
@@ -272,7 +272,7 @@ def test_shapes_and_types_follow_from_what_comes() -> None:
         "u_user": TensorSpec("u_user", "TYPE_INT32", (-1, -1, 4)),
         "u_age": TensorSpec("u_age", "TYPE_FP32", (-1, 8)),
     }
-    drawn = find_program(sample())
+    drawn = find_work(sample())
     assert drawn is not None
     ids, scores = TensorSpec("item", "TYPE_INT32", (5,)), TensorSpec("score", "TYPE_FP64", (5, 1))
     assert make_config(drawn, [ids, scores]).outputs == {

@@ -84,8 +84,8 @@ def test_what_the_program_is_told(dense: ServingPlan) -> None:
     told = literals(model)
     assert told["ANSWER"] == ["click"]
     transform, predict = told["STEPS"]
-    assert transform["program"] == f"steps/{TRANSFORM}/1/model.py"
-    assert (predict["program"], predict["folder"], predict["version"]) == (
+    assert transform["model_file"] == f"steps/{TRANSFORM}/1/model.py"
+    assert (predict["model_file"], predict["folder"], predict["version"]) == (
         "/code/pytorch/torchscript.py",
         f"steps/{PREDICT}",
         "1",

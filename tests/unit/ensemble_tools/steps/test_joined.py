@@ -97,7 +97,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def row(
     name: str,
-    program: str,
+    model_file: str,
     reads: dict[str, str],
     writes: dict[str, str],
     dims: tuple[int, ...],
@@ -106,7 +106,7 @@ def row(
     declared = [{"name": each, "data_type": "TYPE_FP32", "dims": [*dims]} for each in reads]
     return {
         "name": name,
-        "program": program,
+        "model_file": model_file,
         "folder": f"steps/m.{name}",
         "version": "3",
         "functions": functions,

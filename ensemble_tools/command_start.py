@@ -1,6 +1,6 @@
-"""The first steps of a program of this project: signals, missing packages, and our own protobuf.
+"""The first steps of a command of this project: signals, missing packages, and our own protobuf.
 
-Imported before all else by those programs, so it imports next to nothing.
+Imported before all else by those commands, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _OURS = {"container", "ensemble_tools", "serve", "verification"}
 _CHOICE = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
 
 
-def start_program(program: str, extra: str) -> None:
-    """Before a program's other imports: a signal, or a package that is missing, ends it quietly.
+def start_command(command: str, extra: str) -> None:
+    """Before a command's other imports: a signal, or a package that is missing, ends it quietly.
 
     extra: the one of pyproject.toml that brings the packages.
     """
     leave_at_once()
-    sys.excepthook = partial(_tell_missing, program, extra)
+    sys.excepthook = partial(_tell_missing, command, extra)
     import_own_protobuf()
 
 
 def _tell_missing(
-    program: str,
+    command: str,
     extra: str,
     kind: type[BaseException],
     error: BaseException,
@@ -45,7 +45,7 @@ def _tell_missing(
         sys.__excepthook__(kind, error, at)
         return
     print(
-        f"{program}: the Python package {name!r} is not installed for {sys.executable}; in a "
+        f"{command}: the Python package {name!r} is not installed for {sys.executable}; in a "
         "checkout `make setup` installs it for .venv/bin/python, elsewhere pip install "
         f"'.[{extra}]'",
         file=sys.stderr,
