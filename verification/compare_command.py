@@ -49,9 +49,10 @@ What ranks is read from OLD's first answer:
                                   ask for one user in each request
   floats of shape [m, n]          m lists: each row scores n items (next-item models)
   ids beside them                 one output of integers or strings in the shape of the scores,
-                                  without repeats: the items, best first. Where both archives give
-                                  the same ids at the same places and scores rise somewhere, the
-                                  ids name candidates, which are ranked by their scores
+                                  without repeats: the items, best first. If both archives give
+                                  the same ids at the same places in all answers, which are values
+                                  of the request or have scores that rise, then the ids only name
+                                  candidates, and the scores rank them
 Each output of scores is a target of its own. --scores and --ids name the outputs instead.
 """
 _EPILOG = """\

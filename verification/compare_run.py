@@ -12,10 +12,9 @@ from ensemble_tools import Compile, Rewrite, ServingPlan
 from ensemble_tools.archive.model_config import ModelConfig, TensorSpec
 from ensemble_tools.serving.opened_archive import read_archive, require_plan
 from ensemble_tools.signals import blocking
-from verification.comparing.comparison import Verdict, compare
 from verification.comparing.distribution import RANDOM_OPERATORS
 from verification.comparing.forms import label_operators
-from verification.errors import FormUnusable, NoAnswer, RequestsUnfit
+from verification.errors import FormUnusable, NoAnswer, NothingRanked, RequestsUnfit
 from verification.exchange import Answer, Reply, Request
 from verification.ranking.bounds import Bound
 from verification.ranking.tally import CURVE, Tally
@@ -112,7 +111,7 @@ async def compare_archives(
                 for contender in contenders:
                     progress.tell(f"loading {contender.title}")
                     seconds.append(await _load(server, contender, settings.load_timeout))
-                asked, tallies = await _ask_all(server, comparing, progress)
+                asked, tallies, own = await _ask_all(server, comparing, progress)
                 timings = await _time(server, comparing, asked, progress)
                 memories = [measure(server.serving, it.plan.triton_names) for it in contenders]
                 progress.tell("stopping tritonserver")
@@ -122,6 +121,7 @@ async def compare_archives(
         comparing.new.side,
         asked,
         tallies,
+        own,
         tuple(map(Cost, titles, seconds, memories, timings)) if comparing.timing else (),
         tuple(sorted({*comparing.places, *(it.places for it in comparing.bounds if it.places)})),
         comparing.bounds,
@@ -139,22 +139,47 @@ async def _load(server: Server, contender: Contender, timeout_s: float) -> float
 
 async def _ask_all(
     server: Server, comparing: Comparing, progress: Progress
-) -> tuple[tuple[Asked, ...], tuple[Tally, ...]]:
-    """Every request of both; answers are not kept."""
+) -> tuple[tuple[Asked, ...], tuple[Tally, ...], tuple[Tally, ...]]:
+    """Every request of OLD, of NEW, and of OLD again; answers are not kept.
+
+    The first tallies are NEW's, the others OLD's own: how much chance there is in its answers.
+    """
     asked: list[Asked] = []
     tallies: tuple[Tally, ...] | None = None
+    own: tuple[Tally, ...] = ()
     for number, request in enumerate(comparing.requests, 1):
         progress.tell(f"asking request {number} of {len(comparing.requests)}")
         old = await _ask(server, comparing.old, request)
         new = await _ask(server, comparing.new, request)
-        equal = compare(old, new, bit_for_bit=True).verdict is Verdict.EQUAL
-        asked.append(make_asked(request.title, old, new, equal=equal))
-        if isinstance(old, Answer) and isinstance(new, Answer):
-            if tallies is None:
-                tallies = _make_tallies(comparing, old, new)
-            for tally in tallies:
-                tally.add(request.title, old, new)
-    return tuple(asked), tallies or ()
+        again = await _ask(server, comparing.old, request)
+        asked.append(make_asked(request.title, old, new, again))
+        if not isinstance(old, Answer):
+            continue
+        if tallies is None and isinstance(new, Answer):
+            targets = find_targets(old, comparing.scores, comparing.ids)
+            tallies, own = (
+                tuple(Tally(target, comparing.all_places) for target in targets) for _ in range(2)
+            )
+        for tally, own_tally in zip(tallies or (), own, strict=True):
+            if isinstance(new, Answer):
+                tally.add(request, old, new)
+                _check_recognised(comparing, tally, request)
+            if isinstance(again, Answer):
+                own_tally.add(request, old, again)
+    for tally in (*(tallies or ()), *own):
+        tally.close()
+    return tuple(asked), tallies or (), own
+
+
+def _check_recognised(comparing: Comparing, tally: Tally, request: Request) -> None:
+    """Raise NothingRanked for ids that nobody named, and that repeat after all."""
+    if comparing.ids is None and tally.repeats:
+        outputs = ", ".join(tally.target.outputs)
+        raise NothingRanked(
+            f"values of {tally.target.ids} repeat in an answer to {request.title}, and may be no "
+            "ids: name the ids with --ids, or the scores of the request's rows with --scores",
+            outputs,
+        )
 
 
 def _make_tallies(comparing: Comparing, old: Answer, new: Answer) -> tuple[Tally, ...]:

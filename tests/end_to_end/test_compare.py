@@ -5,6 +5,7 @@ Two models of one input are two archives here: which items they rank first, thei
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -19,12 +20,17 @@ from typing import Any
 
 import pytest
 
+from container.settings.reading import read_settings
 from ensemble_tools.signals import INTERRUPTED
 from tests.end_to_end.conftest import EXAMPLES
 from tests.support.container import ROOT, SHARED_MEMORY, processes
 from tests.support.models import PythonModel, Writable, identity, raising, unwilling, write_archive
 from tests.support.signals import as_in_front, until_it_heeds
 from verification.compare_command import FAILED, NOT_WITHIN, WITHIN, main
+from verification.compare_run import Comparing, compare_archives, read_contender
+from verification.errors import NoAnswer
+from verification.reports.progress import Progress
+from verification.requests.request_file import read_requests
 
 DENSE = EXAMPLES / "dense"
 PROGRAM = (sys.executable, "-m", "ensemble_tools", "compare")
@@ -42,6 +48,21 @@ class TritonPythonModel(Each):
         if (values < 0).any():
             raise ValueError("negative numbers")
         return respond(request, values)
+""")
+ALTERNATING = PythonModel("""
+class TritonPythonModel(Each):
+    def initialize(self, args):
+        super().initialize(args)
+        self.answers = 0
+
+    def answer(self, request, values):
+        self.answers += 1
+        return respond(request, values if self.answers % 2 else -values)
+""")
+HANGING = PythonModel("""
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        time.sleep(3600)
 """)
 #: Ids of the candidates, best first, with their scores.
 _LISTS = """
@@ -211,6 +232,31 @@ def test_what_new_refuses(
     assert code == NOT_WITHIN
     assert report["failures"] == ["no request is answered by both, of 2"]
     assert "these values are not welcome" in report["requests"]["refused_by_both"][0]["old"]
+
+
+def test_chance(tmp_path: Path, requests: Path) -> None:
+    """OLD is asked twice: what differs between its own answers is no difference of NEW's."""
+    _, report = compared(tmp_path, ALTERNATING, identity, requests)
+    assert len(report["requests"]["old_answers_otherwise_again"]) == 2
+    (target,) = report["targets"]
+    assert target["old_again"]["kendall"]["lists"] == 2
+    assert target["old_again"]["kendall"]["mean"] < 1
+
+
+def test_an_archive_that_hangs(tmp_path: Path, requests: Path) -> None:
+    """It is waited for once, and the sentence says which of the two it is."""
+    paths = [
+        write_archive(tmp_path / name, {"m": model})
+        for name, model in (("old", identity), ("new", HANGING))
+    ]
+    settings = read_settings({})
+    old, new = (
+        read_contender(title, path, path, settings)
+        for title, path in zip(("OLD", "NEW"), paths, strict=True)
+    )
+    comparing = Comparing(old, new, read_requests(requests), (10,), answer_timeout_s=1.0)
+    with pytest.raises(NoAnswer, match=r"NEW \(.*/new\) gave no answer to request 1 .* within 1 s"):
+        asyncio.run(compare_archives(comparing, settings, os.environ, Progress()))
 
 
 def test_an_archive_that_does_not_load(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,8 +29,6 @@ class ListPair:
     scores: Array = field(default_factory=lambda: _NO_SCORES)
     #: Scores that are NaN, of OLD and of NEW.
     nans: tuple[int, int] = (0, 0)
-    #: Ids that came before in their list, and were left out.
-    repeats: int = 0
 
     def is_trivial(self, k: int) -> bool:
         """Whether the first k places cannot differ: they have room for every candidate."""
@@ -47,7 +45,62 @@ class Mismatch:
     reason: str
 
 
-def pair_lists(target: Target, old: Answer, new: Answer) -> Iterator[ListPair | Mismatch]:
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Ids as OLD and NEW list them, and their scores where the answers have any."""
+
+    ids: tuple[list[object], list[object]]
+    scores: tuple[Array, ...] = ()
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both have the same ids at the same places."""
+        return self.ids[0] == self.ids[1]
+
+    @property
+    def rises(self) -> bool:
+        """Whether an item's score is above that of the item before it."""
+        return any(bool((array[1:] > array[:-1]).any()) for array in self.scores)
+
+    @property
+    def repeats(self) -> int:
+        """Ids that came before in their list."""
+        return sum(len(named) - len({*named}) for named in self.ids)
+
+    def rank_by_places(self) -> ListPair:
+        """The order of the answer counts; an item that a list lacks has no place in it."""
+        places = [{item: place for place, item in reversed([*enumerate(it)])} for it in self.ids]
+        items = [*dict.fromkeys((*self.ids[0], *self.ids[1]))]
+        old, new = (np.array([-of.get(item, np.inf) for item in items]) for of in places)
+        in_both = [item for item in items if item in places[0] and item in places[1]]
+        of_both = [
+            array[[of[item] for item in in_both]]
+            for array, of in zip(self.scores, places, strict=False)
+        ]
+        return ListPair(
+            old,
+            new,
+            chosen=True,
+            scores=_keep_finite(*of_both) if in_both and of_both else _NO_SCORES,
+            nans=_count_nans(self.scores),
+        )
+
+    def rank_by_scores(self) -> ListPair:
+        """The ids only name candidates, which are at the same places."""
+        return pair_candidates(*self.scores)
+
+
+def pair_candidates(old: Array, new: Array) -> ListPair:
+    """Scores of the same candidates in one order; one that is NaN has no place."""
+    return ListPair(
+        np.where(np.isnan(old), -np.inf, old),
+        np.where(np.isnan(new), -np.inf, new),
+        scores=_keep_finite(old, new),
+        nans=_count_nans((old, new)),
+    )
+
+
+def pair_lists(target: Target, old: Answer, new: Answer) -> Iterator[ListPair | Listed | Mismatch]:
     """The lists of a target, in the order of the answers' rows."""
     for who, answer in (("OLD", old), ("NEW", new)):
         lacking = [name for name in target.outputs if name not in answer.tensors]
@@ -64,10 +117,11 @@ def pair_lists(target: Target, old: Answer, new: Answer) -> Iterator[ListPair | 
         yield Mismatch(f"OLD lists {_describe(ids[0])}, NEW {_describe(ids[1])}")
     else:
         for row in range(len((ids or scores)[0])):
-            of_row = [array[row].astype(np.float64) for array in scores]
-            named = [array[row].tolist() for array in ids]
-            is_listed = named and not _are_candidates(named, of_row)
-            yield _pair_listed(named, of_row) if is_listed else _pair_candidates(of_row)
+            of_row = tuple(array[row].astype(np.float64) for array in scores)
+            if ids:
+                yield Listed((ids[0][row].tolist(), ids[1][row].tolist()), of_row)
+            else:
+                yield pair_candidates(*of_row)
 
 
 def _split(name: str | None, old: Answer, new: Answer) -> list[Array]:
@@ -79,40 +133,11 @@ def _describe(lists: Array) -> str:
     return f"{count} of {lists.shape[1]} items"
 
 
-def _are_candidates(ids: list[list[object]], scores: list[Array]) -> bool:
-    """Whether ids only name the rows: the same at the same places, with scores that rise."""
-    return ids[0] == ids[1] and any((array[1:] > array[:-1]).any() for array in scores)
-
-
-def _pair_candidates(scores: list[Array]) -> ListPair:
-    old, new = (np.where(np.isnan(array), -np.inf, array) for array in scores)
-    return ListPair(old, new, scores=_keep_finite(*scores), nans=_count_nans(scores))
-
-
-def _pair_listed(ids: list[list[object]], scores: list[Array]) -> ListPair:
-    """The order of the answer counts; an item that a list lacks has no place in it."""
-    places = [{item: place for place, item in reversed([*enumerate(named)])} for named in ids]
-    items = [*dict.fromkeys((*places[0], *places[1]))]
-    old, new = (np.array([-of.get(item, np.inf) for item in items]) for of in places)
-    in_both = [item for item in items if item in places[0] and item in places[1]]
-    of_both = [
-        array[[of[item] for item in in_both]] for array, of in zip(scores, places, strict=False)
-    ]
-    return ListPair(
-        old,
-        new,
-        chosen=True,
-        scores=_keep_finite(*of_both) if in_both and scores else _NO_SCORES,
-        nans=_count_nans(scores),
-        repeats=sum(len(named) - len(of) for named, of in zip(ids, places, strict=True)),
-    )
-
-
 def _keep_finite(old: Array, new: Array) -> Array:
     scores = np.stack([old, new])
     return scores[:, np.isfinite(scores).all(axis=0)]
 
 
-def _count_nans(scores: list[Array]) -> tuple[int, int]:
+def _count_nans(scores: Sequence[Array]) -> tuple[int, int]:
     old, new = (int(np.isnan(array).sum()) for array in scores) if scores else (0, 0)
     return old, new

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from verification.exchange import Answer
-from verification.ranking.lists import ListPair, Mismatch, pair_lists
+from verification.exchange import Answer, Request
+from verification.ranking.lists import Listed, ListPair, Mismatch, pair_lists
 from verification.ranking.measures import kendall, overlap, spearman
 from verification.ranking.targets import Target
 from verification.tensors import Array
@@ -54,43 +54,72 @@ class Shift:
 
 @dataclass
 class Tally:
-    """What the lists of one target showed so far."""
+    """What the lists of one target showed so far; `close` comes after the last request."""
 
     target: Target
     #: The places of overlap@k, in order.
     places: tuple[int, ...] = CURVE
-    #: Lists that were laid side by side, and the candidates or items in them.
+    #: Lists that were laid side by side, and the fewest and most items in them.
     lists: int = 0
     shortest: int = 0
     longest: int = 0
-    #: Whether any list was of ids in the order of the answer, or of candidates by their scores.
-    has_chosen: bool = False
-    has_candidates: bool = False
+    #: Whether ids are ranked by their places in the answer: else candidates by their scores.
+    is_listed: bool = False
     nans: tuple[int, int] = (0, 0)
+    #: Ids that came before in their list, and were left out.
     repeats: int = 0
     #: Requests whose lists cannot be laid side by side, and why.
     mismatches: list[tuple[str, str]] = field(default_factory=list)
     #: Measure -> figures and the requests that they are of.
     _figures: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     _scores: list[Array] = field(default_factory=list)
+    #: How ids rank is known when all lists are there.
+    _listed: list[tuple[str, Listed]] = field(default_factory=list)
+    _ids_are_inputs: bool = True
 
-    def add(self, request: str, old: Answer, new: Answer) -> None:
+    def add(self, request: Request, old: Answer, new: Answer) -> None:
         """Compare the lists of one request."""
         for pair in pair_lists(self.target, old, new):
             if isinstance(pair, Mismatch):
-                self.mismatches.append((request, pair.reason))
+                self.mismatches.append((request.title, pair.reason))
+            elif isinstance(pair, Listed):
+                self._listed.append((request.title, pair))
+                self.repeats += pair.repeats
             else:
-                self._add(request, pair)
+                self._add(request.title, pair)
+        if self.target.ids is not None and self.target.ids in old.tensors:
+            ids = old.tensors[self.target.ids].array.reshape(-1).tolist()
+            inputs = (it.array for it in request.tensors.values() if it.array.size == len(ids))
+            self._ids_are_inputs &= any(array.reshape(-1).tolist() == ids for array in inputs)
+
+    def close(self) -> None:
+        """Rank the ids, by their places in the answer or, if they only name candidates, by scores.
+
+        They do where both archives give the same ids at the same places in every list, and these
+        are values of the request, or have scores that rise, or are one in each list.
+        """
+        listed = [pair for _, pair in self._listed]
+        names_candidates = (
+            self.target.scores is not None
+            and all(pair.is_same for pair in listed)
+            and (
+                self._ids_are_inputs
+                or any(pair.rises for pair in listed)
+                or all(len(pair.ids[0]) <= 1 for pair in listed)
+            )
+        )
+        self.is_listed = bool(listed) and not names_candidates
+        for request, pair in self._listed:
+            ranked = pair.rank_by_scores() if names_candidates else pair.rank_by_places()
+            self._add(request, ranked)
+        self._listed.clear()
 
     def _add(self, request: str, pair: ListPair) -> None:
         items = len(pair.old)
         self.shortest = min(self.shortest, items) if self.lists else items
         self.longest = max(self.longest, items)
         self.lists += 1
-        self.has_chosen |= pair.chosen
-        self.has_candidates |= not pair.chosen
         self.nans = (self.nans[0] + pair.nans[0], self.nans[1] + pair.nans[1])
-        self.repeats += pair.repeats
         self._scores.append(pair.scores)
         for measure, figure in _measure(pair, self.places):
             self._figures.setdefault(measure, []).append((figure, request))

@@ -34,13 +34,17 @@ def build_ranking_document(report: RankingReport) -> dict[str, Any]:
             "asked": len(report.asked),
             "answered_by_both": report.answered,
             "equal": report.equal,
+            "old_answers_otherwise_again": list(report.chance),
             "refused_by_new": [_write_refusal(it) for it in report.refused_by_new],
             "refused_by_old": [_write_refusal(it) for it in report.refused_by_old],
             "refused_by_both": [_write_refusal(it) for it in report.refused_by_both],
         },
         "inputs": list(report.inputs),
         "outputs": [*report.list_changes(breaks=True), *report.list_changes(breaks=False)],
-        "targets": [_write_tally(tally) for tally in report.tallies],
+        "targets": [
+            {**_write_tally(tally), "old_again": _write_measures(own)}
+            for tally, own in zip(report.tallies, report.own, strict=True)
+        ],
         "costs": [write_cost(cost) for cost in report.costs],
     }
 
@@ -57,7 +61,8 @@ def _write_tally(tally: Tally) -> dict[str, Any]:
         "lists": tally.lists,
         "shortest": tally.shortest,
         "longest": tally.longest,
-        "measures": {name: _write_summary(tally.summarize(name)) for name in tally.measures},
+        "ranked_by": "places" if tally.is_listed else "scores",
+        "measures": _write_measures(tally),
         "score_shift": None
         if shift is None
         else {
@@ -71,6 +76,10 @@ def _write_tally(tally: Tally) -> dict[str, Any]:
         "nan_scores": {"old": tally.nans[0], "new": tally.nans[1]},
         "repeated_ids": tally.repeats,
     }
+
+
+def _write_measures(tally: Tally) -> dict[str, Any]:
+    return {name: _write_summary(tally.summarize(name)) for name in tally.measures}
 
 
 def _write_summary(summary: Summary) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from verification.comparing.comparison import Verdict, compare
 from verification.exchange import Answer, Refusal, Reply
 from verification.ranking.bounds import Bound, list_broken
 from verification.ranking.changes import Change, list_changes
@@ -22,6 +23,8 @@ class Asked:
     new_refusal: str = ""
     #: Both answers have the same bits.
     equal: bool = False
+    #: OLD gives the same bits when it is asked again.
+    repeats: bool = True
     changes: tuple[Change, ...] = ()
 
 
@@ -45,6 +48,8 @@ class RankingReport:
     new: Side
     asked: tuple[Asked, ...]
     tallies: tuple[Tally, ...]
+    #: Of the same targets: OLD beside OLD, asked again.
+    own: tuple[Tally, ...]
     costs: tuple[Cost, ...]
     #: The K of the overlaps that are shown first.
     places: tuple[int, ...]
@@ -66,6 +71,11 @@ class RankingReport:
     def is_equal(self) -> bool:
         """Whether every answer has the same bits: there is nothing to measure."""
         return self.equal == len(self.asked)
+
+    @property
+    def chance(self) -> tuple[str, ...]:
+        """Requests that OLD answers otherwise when it is asked again."""
+        return tuple(asked.request for asked in self.asked if not asked.repeats)
 
     @property
     def refused_by_new(self) -> tuple[Asked, ...]:
@@ -126,12 +136,23 @@ def name_requests(titles: Sequence[str]) -> str:
     return f"{first} and {len(more)} more" if more else first
 
 
-def make_asked(request: str, old: Reply, new: Reply, *, equal: bool) -> Asked:
-    """The result of a request without its answers."""
+def make_asked(request: str, old: Reply, new: Reply, again: Reply) -> Asked:
+    """The result of a request without its answers; again: OLD's second one."""
     changes = (
         tuple(list_changes(old, new)) if isinstance(old, Answer) and isinstance(new, Answer) else ()
     )
-    return Asked(request, _read_refusal(old), _read_refusal(new), equal, changes)
+    return Asked(
+        request,
+        _read_refusal(old),
+        _read_refusal(new),
+        _is_equal(old, new),
+        _is_equal(old, again) or isinstance(old, Refusal),
+        changes,
+    )
+
+
+def _is_equal(old: Reply, new: Reply) -> bool:
+    return compare(old, new, bit_for_bit=True).verdict is Verdict.EQUAL
 
 
 def _read_refusal(reply: Reply) -> str:

@@ -24,9 +24,14 @@ def write_ranking_lines(report: RankingReport) -> Iterator[str]:
     yield from _write_requests(report)
     for sentence in report.list_changes(breaks=False):
         yield f"output {clean(sentence)}"
-    for tally in report.tallies:
+    if report.chance:
+        yield (
+            f"OLD answers otherwise when it is asked again ({name_requests(report.chance)}): `OLD "
+            "again` has the means of its own two answers"
+        )
+    for tally, own in zip(report.tallies, report.own, strict=True):
         yield ""
-        yield from _write_tally(tally, report)
+        yield from _write_tally(tally, own, report)
     if report.costs:
         yield ""
         yield from _write_costs(report)
@@ -80,7 +85,7 @@ def _write_refusal(asked: Asked) -> Iterator[str]:
             yield f"    {title}: {clean(message)}"
 
 
-def _write_tally(tally: Tally, report: RankingReport) -> Iterator[str]:
+def _write_tally(tally: Tally, own: Tally, report: RankingReport) -> Iterator[str]:
     yield f"{clean(tally.target.name)}: {describe_lists(tally)}"
     rows, unmeasured = [], []
     for measure, places in list_measures(report):
@@ -90,9 +95,13 @@ def _write_tally(tally: Tally, report: RankingReport) -> Iterator[str]:
             continue
         figures = (summary.mean, summary.median, summary.low, summary.lowest)
         cells = [f"{figure:.4f}" for figure in figures]
+        if report.chance:
+            cells.insert(1, f"{own.summarize(measure).mean:.4f}")
         rows.append((measure, *cells, str(summary.lists), clean(summary.lowest_request)))
     if rows:
-        head = ("measure", "mean", "median", "5 % below", "lowest", "lists", "lowest at")
+        head = ["measure", "mean", "median", "5 % below", "lowest", "lists", "lowest at"]
+        if report.chance:
+            head.insert(2, "OLD again")
         yield from format_table(head, rows)
     yield from unmeasured
     first = tally.summarize(SAME_FIRST)
@@ -113,15 +122,11 @@ def list_measures(report: RankingReport) -> Iterator[tuple[str, int]]:
 
 def describe_lists(tally: Tally) -> str:
     """What is ranked, and by what."""
-    kinds = []
-    if tally.has_candidates:
-        kinds.append("candidates by their scores")
-    if tally.has_chosen:
-        kinds.append("items that the archive lists, in its order")
+    kind = "ids in the order of the answer" if tally.is_listed else "candidates by their scores"
     lengths = f"{tally.shortest} to {tally.longest}"
     if tally.shortest == tally.longest:
         lengths = f"{tally.longest}"
-    return f"{_count(tally.lists, 'list')} of {lengths} {' and '.join(kinds) or 'items'}"
+    return f"{_count(tally.lists, 'list')} of {lengths} {kind}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -131,7 +136,8 @@ def _count(number: int, noun: str) -> str:
 def _write_shift(tally: Tally) -> Iterator[str]:
     for title, nans in zip(("OLD", "NEW"), tally.nans, strict=True):
         if nans:
-            yield f"{title} scores {nans} items NaN: they have no place"
+            have = "it has" if nans == 1 else "they have"
+            yield f"{title} scores {_count(nans, 'item')} NaN: {have} no place"
     if tally.repeats:
         yield f"{tally.repeats} ids come twice in a list: the first place counts"
     shift = tally.summarize_shift()

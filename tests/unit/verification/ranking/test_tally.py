@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.unit.verification.answers import answer
-from verification.exchange import Answer
+from verification.exchange import Answer, Request
 from verification.ranking.bounds import list_broken, parse_bound
 from verification.ranking.tally import KENDALL, SAME_FIRST, SPEARMAN, Tally
 from verification.ranking.targets import Target
@@ -26,10 +27,15 @@ def listed(ids: list[int], values: list[float] | None = None) -> Answer:
     return answer(**named, **({"p": np.array(values)} if values is not None else {}))
 
 
-def tally(target: Target, *answers: tuple[Answer, Answer]) -> Tally:
+def tally(
+    target: Target, *answers: tuple[Answer, Answer], requests: Sequence[Answer] = ()
+) -> Tally:
+    """requests: their inputs; no input for none."""
     made = Tally(target, (1, 2, 3, 10))
     for number, (old, new) in enumerate(answers, 1):
-        made.add(f"request {number}", old, new)
+        inputs = requests[number - 1].tensors if requests else {}
+        made.add(Request(f"request {number}", inputs), old, new)
+    made.close()
     return made
 
 
@@ -96,14 +102,31 @@ def test_lists_of_other_lengths() -> None:
 
 
 def test_ids_that_name_candidates() -> None:
-    """The same ids at the same places, with scores that rise: the scores rank, not the places."""
-    made = tally(
-        Target("p", "ids"), (listed([7, 8, 9], [0.1, 0.9, 0.5]), listed([7, 8, 9], [0.9, 0.1, 0.5]))
-    )
-    assert means(made)[KENDALL] == -1.0
-    assert (made.has_candidates, made.has_chosen) == (True, False)
-    falling = listed([7, 8, 9], [0.9, 0.5, 0.5])
-    assert tally(Target("p", "ids"), (falling, falling)).has_chosen
+    """The same ids at the same places everywhere, and scores that rise once: the scores rank."""
+    falling, rising = listed([7, 8, 9], [0.9, 0.5, 0.1]), listed([7, 8, 9], [0.1, 0.5, 0.9])
+    made = tally(Target("p", "ids"), (falling, falling), (falling, rising))
+    assert (means(made)[KENDALL], made.is_listed) == (0.0, False)
+    assert made.summarize("overlap@10").lists == 0
+    made = tally(Target("p", "ids"), (falling, falling))
+    assert (made.is_listed, made.summarize("overlap@10").mean) == (True, 1.0)
+
+
+def test_ids_of_the_request() -> None:
+    """They name candidates even where all scores fall; a bound is not held by them alone."""
+    falling = listed([7, 8, 9], [0.9, 0.5, 0.1])
+    target, asked = Target("p", "ids"), [answer(item=np.array([[7], [8], [9]]))]
+    made = tally(target, (falling, falling), requests=asked)
+    assert (made.is_listed, made.summarize("overlap@10").lists) == (False, 0)
+    made = tally(target, (falling, listed([8, 7, 9], [0.9, 0.5, 0.1])), requests=asked)
+    assert (made.is_listed, means(made)[SAME_FIRST]) == (True, 0.0)
+
+
+def test_one_id_in_each_list() -> None:
+    """If all are the same they may be the requests' rows; what differs was chosen."""
+    target, first, second = Target("p", "ids"), listed([7], [0.5]), listed([8], [0.5])
+    same = tally(target, (first, first), (second, second))
+    assert (same.is_listed, same.summarize(SAME_FIRST).lists) == (False, 0)
+    assert means(tally(target, (first, first), (first, second)))[SAME_FIRST] == 0.5
 
 
 def test_ids_that_repeat() -> None:
