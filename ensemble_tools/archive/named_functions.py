@@ -61,8 +61,10 @@ def find_named(objects: Any) -> Iterator[NamedFunction]:
 
 
 def find_imports(objects: Any) -> Iterator[str]:
-    """The modules that the code of functions imports which are pickled by value; "" for some code
-    that cannot be read."""
+    """The modules that functions import which are pickled by value.
+
+    "" stands for a module that cannot be told, and for objects that were not looked at.
+    """
     stack, seen = [objects], set[int]()
     while stack and len(seen) < _MOST:
         value = stack.pop()
@@ -72,6 +74,8 @@ def find_imports(objects: Any) -> Iterator[str]:
         if isinstance(value, Inert) and class_name(value) == _CODE:
             yield from _read_imports(value.args)
         stack += _parts(value)
+    if stack:
+        yield ""
 
 
 def _read_imports(code: tuple[Any, ...]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,18 @@ from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.config_limits import Limits
 from ensemble_tools.serving.demand import measure_demand
+from ensemble_tools.serving.gpu_use import mark_gpu_use
+from ensemble_tools.serving.joining import join_steps
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import Choices, ServingPlan, plan
 from ensemble_tools.serving.publish import publish
+from tests.unit.ensemble_tools.serving.test_joining import generated
 
 ROOT = Path(__file__).parents[4]
 FUNCTIONS = ROOT / "tests/golden/functions/with_filter/repository"
 OTHERS = ROOT / "tests/golden/graph_json/lambda/repository"
+#: A workflow with functions, and a predictor.
+JOINED = ROOT / "tests/golden/tutorials/t4r_end_to_end/repository"
 STEP = "0_transformworkflowtriton"
 STAND_INS = ("pytorch", "tensorflow", "fil")
 CPU = pb.ModelInstanceGroup.KIND_CPU
@@ -143,6 +149,40 @@ def test_predictors_are_where_the_gpus_are(name: str) -> None:
         config = delivered[model.source_name].config
         assert config is not None
         assert model.config.instance_group == config.message.instance_group
+
+
+def with_a_step_for_the_predictor(archive: Path, interpreter: str) -> ServingPlan:
+    """An ensemble of a workflow with functions and a step of ours, marked and joined."""
+    read = read_repository(archive)
+    choices = Choices(compile=Compile.AUTO)
+    made = plan(read, read_executor_graph(read), Namespace("m"), choices)
+    behind = generated(made.models[1], "# converts", interpreter)
+    models = tuple(
+        mark_gpu_use(it, read.models.get(it.source_name))
+        for it in (made.models[0], behind, *made.models[2:])
+    )
+    joined, not_joined = join_steps(models, made.called, find_predictors(STAND_INS))
+    return replace(made, models=joined, not_joined=not_joined)
+
+
+@pytest.mark.parametrize(("interpreter", "library"), [("", "pandas"), ("feast", "feast")])
+def test_steps_without_a_predictor_are_joined(interpreter: str, library: str) -> None:
+    """On the CPU, by an interpreter that is there."""
+    made = with_a_step_for_the_predictor(JOINED, interpreter)
+    (model,) = made.models
+    assert f"LIBRARY = '{library}'" in dict(model.files)["1/model.py"]
+    assert library in choose_libraries(2)
+    assert measure_demand(made, gpus=2).models[0].on_gpus == {}
+
+
+def test_a_step_whose_functions_may_use_a_gpu_is_not_joined(tmp_path: Path) -> None:
+    """It is where the GPUs are, and its ensemble says why it is what it was."""
+    archive = copied(JOINED, tmp_path)
+    give_instances(archive, "kind: KIND_GPU")
+    made = with_a_step_for_the_predictor(archive, "")
+    assert len(made.models) == 3
+    (why,) = made.not_joined
+    assert why.endswith(f"the step {STEP} may use a GPU, and has a process of its own")
 
 
 def test_interpreters_are_those_of_what_is_forked() -> None:
