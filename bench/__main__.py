@@ -1,5 +1,5 @@
 """python -m bench: measures the container beside tritonserver's own SageMaker frontend, what
-compiling NVTabular workflows is worth, or what observing costs.
+compiling NVTabular workflows is worth, what observing costs, or what tenants notice of a flood.
 """
 
 from __future__ import annotations
@@ -152,14 +152,14 @@ def _make_parser() -> argparse.ArgumentParser:
         "frontend (rival) and with tritonserver asked directly (limit), all on this machine and in "
         "turn; or, as `workflows`, Merlin exports as the executor, as the ensemble in its place "
         "and with their NVTabular workflows compiled; or, as `observing`, containers that tell "
-        "nothing, as much as by default, and a line for every invocation. Prints a table, and "
-        "writes report.md and results.json. Progress goes to stderr. Needs wrk, and what "
-        "`make setup` installs.",
+        "nothing, as much as by default, and a line for every invocation; or, as `fairness`, what "
+        "tenants notice of one that floods. Prints a table, and writes report.md and results.json. "
+        "Progress goes to stderr. Needs wrk, and what `make setup` installs.",
         epilog="Exit codes: 0 measured, whether or not goals are reached; 1 something could not be "
         "measured (no wrk, a server that did not start, a wrong answer; the reason is printed and "
         "stands in the report); 2 misuse; 130 after Ctrl-C, with all servers stopped and nothing "
         "written. The whole run takes about half an hour, that of workflows three quarters of one, "
-        "that of observing five minutes, the short one about two minutes.",
+        "those of observing and fairness five and ten minutes, the short one about two minutes.",
     )
     parser.add_argument(
         "suite",

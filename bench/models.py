@@ -52,6 +52,19 @@ class TritonPythonModel(TritonPythonModel):
             pass
 """
 
+#: Uses so many seconds of CPU time for each request.
+_SLOW = """
+import time
+
+
+class TritonPythonModel(TritonPythonModel):
+    def execute(self, requests):
+        until = time.process_time() + {seconds} * len(requests)
+        while time.process_time() < until:
+            pass
+        return super().execute(requests)
+"""
+
 _FEATURES = """
 import numpy
 import triton_python_backend_utils as pb_utils
@@ -114,13 +127,20 @@ class Archives:
         return self.root / name / "model"
 
     def write_identity(
-        self, name: str, datatype: str = "FP32", rank: int = 1, burn_s: float = 0.0
+        self,
+        name: str,
+        datatype: str = "FP32",
+        rank: int = 1,
+        burn_s: float = 0.0,
+        request_s: float = 0.0,
     ) -> str:
         """A Python model, IN -> OUT unchanged, of tensors with that many free dimensions.
 
-        burn_s: the CPU seconds that its initialize uses. Written once; returns the name.
+        burn_s, request_s: the CPU seconds that its initialize uses, and each request. Written once;
+        returns the name.
         """
         source = _IDENTITY + (_BURNING.format(seconds=burn_s) if burn_s else "")
+        source += _SLOW.format(seconds=request_s) if request_s else ""
         dims = ", ".join(["-1"] * rank)
         tensors = _tensor("input", "IN", datatype, dims)
         tensors += _tensor("output", "OUT", datatype, dims)

@@ -7,8 +7,8 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.errors import LoadFailed, ProgramMissing
@@ -31,6 +31,24 @@ done = function(summary, latency, requests)
     errors.connect, errors.read, errors.write, errors.status, errors.timeout))
 end
 """
+
+
+#: Several requests in turn, and a random pause of each connection between two of its own.
+_MIX = """
+local paths, requests, number = {%s}, {}, 0
+init = function()
+  for place, path in ipairs(paths) do requests[place] = wrk.format(nil, path) end
+end
+request = function()
+  number = number %% #requests + 1
+  return requests[number]
+end
+delay = function() return math.random(0, %d) end
+"""
+_MS = 1000
+_KINDS = ("connect", "read", "write", "status", "timeout")
+#: Of a refused request: its status, and what a body that is not read makes of its connection.
+_REFUSED = ("read", "write", "status")
 
 
 @dataclass(frozen=True)
@@ -80,6 +98,18 @@ def write_target(
     return Target(url, script)
 
 
+def write_mix(target: Target, name: str, paths: Sequence[str], pause_s: float) -> Target:
+    """The same request to each path in turn; each connection pauses so long on average between two.
+
+    name: of the script, which is written beside the target's.
+    """
+    listed = ", ".join(map(_lua, paths))
+    script = target.script.with_name(f"{name}.lua")
+    most_ms = round(2 * pause_s * _MS)
+    script.write_text(target.script.read_text() + _MIX % (listed, most_ms))
+    return replace(target, script=script)
+
+
 def run(target: Target, seconds: float, connections: int = 1) -> Load:
     """One thread on that many connections for so long. Raises LoadFailed on any error counted."""
     with _start(target, seconds, connections) as process:
@@ -89,11 +119,18 @@ def run(target: Target, seconds: float, connections: int = 1) -> Load:
 
 
 @contextlib.contextmanager
-def send_beside(target: Target, at_most_s: float, connections: int = 1) -> Iterator[None]:
-    """Each connection sends requests back to back for as long as the block lasts."""
+def send_beside(
+    target: Target, at_most_s: float, connections: int = 1, *, may_be_refused: bool = False
+) -> Iterator[list[Load]]:
+    """Each connection sends requests back to back for as long as the block lasts.
+
+    may_be_refused: answers of 4xx are none of its errors, nor connections that end with them.
+    After the block the list has what wrk saw.
+    """
+    loads: list[Load] = []
     with _start(target, at_most_s, connections) as process:
-        yield
-        _finish(process, target)
+        yield loads
+        loads.append(_finish(process, target, _REFUSED if may_be_refused else ()))
 
 
 def measure_p50(target: Target, seconds: float) -> float:
@@ -111,15 +148,18 @@ def measure_rate(target: Target, seconds: float) -> float:
     return run(target, seconds, connections=16).per_second
 
 
-def read_counts(printed: str, target: str) -> Load:
-    """The counts that the script printed at its end. Raises LoadFailed unless all were answered."""
+def read_counts(printed: str, target: str, allowed: Collection[str] = ()) -> Load:
+    """The counts that the script printed at its end. Raises LoadFailed unless all were answered.
+
+    allowed: kinds of errors that are expected.
+    """
     lines = [line for line in printed.splitlines() if line.startswith(_MARK)]
     if not lines:
         raise LoadFailed(target, f"no counts ({printed.strip()[-300:] or 'nothing printed'})")
     counts = json.loads(lines[-1].removeprefix(_MARK))
-    kinds = ("connect", "read", "write", "status", "timeout")
-    if errors := ", ".join(f"{counts[kind]} {kind} errors" for kind in kinds if counts[kind]):
-        raise LoadFailed(target, errors)
+    errors = [f"{counts[kind]} {kind} errors" for kind in _KINDS if counts[kind]]
+    if {kind for kind in _KINDS if counts[kind]} - {*allowed}:
+        raise LoadFailed(target, ", ".join(errors))
     if not counts["requests"]:
         raise LoadFailed(target, "no answer in the time given")
     return Load(
@@ -157,13 +197,13 @@ def _start(target: Target, seconds: float, connections: int) -> Iterator[subproc
         process.stdout.close()
 
 
-def _finish(process: subprocess.Popen[str], target: Target) -> Load:
+def _finish(process: subprocess.Popen[str], target: Target, allowed: Collection[str] = ()) -> Load:
     process.send_signal(signal.SIGINT)
     try:
         printed, _ = process.communicate(timeout=_PRINT_S)
     except subprocess.TimeoutExpired as error:
         raise LoadFailed(target.url, f"no end within {_PRINT_S} s") from error
-    return read_counts(printed, target.url)
+    return read_counts(printed, target.url, allowed)
 
 
 def _lua(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from bench.rows import (
     beside,
+    fairness,
     fitting,
     invoking,
     loading,
@@ -56,5 +57,14 @@ SUITES: Mapping[str, Suite] = {
         ("nothing", "ours", "every line"),
         0.5,
         observing.ROWS,
+    ),
+    "fairness": Suite(
+        "Rival: tritonserver's own SageMaker frontend. Ours: the container with default settings. "
+        "Limited: the container with SERVE_RATE_LIMIT. Values are medians over the rounds; a ratio "
+        "is the others' p99 beside the flood divided by theirs without it, behind the same server. "
+        "Machines are noisy: figures of one run compare with each other, not with another run's.",
+        ("rival", "ours", "limited"),
+        5.0,
+        fairness.ROWS,
     ),
 }

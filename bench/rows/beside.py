@@ -14,7 +14,7 @@ from bench.rows.invoking import prepare_identity
 from bench.rows.row import Row, Run
 from bench.servers import Server
 
-_Busy = Callable[[], contextlib.AbstractContextManager[None]]
+_Busy = Callable[[], contextlib.AbstractContextManager[object]]
 
 _GOAL = ratio_at_most(2)
 _LATEST_S = 60.0

@@ -64,6 +64,27 @@ def test_body_is_read_from_a_file(tmp_path: Path) -> None:
     assert 'wrk.method = "POST"' in script
 
 
+def test_refusals_may_be_expected() -> None:
+    """Of a flood that a limit refuses: their statuses, and nothing that is no refusal."""
+    refused = printed(status=7, read=2)
+    assert wrk.read_counts(refused, "http://x", ("status", "read")).requests == 1400
+    with pytest.raises(LoadFailed, match="2 read errors, 7 status errors"):
+        wrk.read_counts(refused, "http://x", ("status",))
+    with pytest.raises(LoadFailed, match="1 timeout errors"):
+        wrk.read_counts(printed(status=7, timeout=1), "http://x", ("status",))
+
+
+def test_a_mix_goes_to_each_path(tmp_path: Path) -> None:
+    """Its script is the target's and says which paths, and how long the longest pause is."""
+    target = wrk.write_target(tmp_path, "one", "http://x/y", b"{}", {})
+    mix = wrk.write_mix(target, "mix", ["/a", '/"b'], 0.05)
+    script = mix.script.read_text()
+    assert (mix.url, mix.script) == (target.url, tmp_path / "mix.lua")
+    assert script.startswith(target.script.read_text())
+    assert r'{"/a", "/\"b"}' in script
+    assert "math.random(0, 100)" in script
+
+
 def test_missing_program_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says how to get it."""
     monkeypatch.setenv("PATH", "/nowhere")
