@@ -309,7 +309,7 @@ class Container:
         The platform then sends no request that would find that out, so it is looked for here.
         """
         for model in self._registry.all_loaded():
-            if await self.triton.is_model_ready(model.serving.entry):
+            if await self.triton.is_model_ready(model.plan.entry):
                 return True
             self.revival.look_at(model)
         return False

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ensemble_tools.serving.demand import Demand, ModelDemand, measure_demand
     from ensemble_tools.serving.joining import Predictor
     from ensemble_tools.serving.namespace import Namespace, drop_number, parse_published
-    from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan
+    from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan_archive
     from ensemble_tools.serving.publish import TableWriter, publish, retract
     from ensemble_tools.serving.requests_at_once import (
         count_requests_at_once,
@@ -49,7 +49,7 @@ _MODULES = {
         "serving.demand": "Demand ModelDemand measure_demand",
         "serving.joining": "Predictor",
         "serving.namespace": "LAYOUT_PREFIX Namespace drop_number parse_published",
-        "serving.plan": "Choices Form Rewrite ServingPlan plan",
+        "serving.plan": "Choices Form Rewrite ServingPlan plan_archive",
         "serving.publish": "TableWriter publish retract",
         "serving.requests_at_once": "count_requests_at_once limit_requests_at_once",
         "workflows.tables": "TableUnusable write_tables",

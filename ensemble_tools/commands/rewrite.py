@@ -43,7 +43,7 @@ from ensemble_tools.serving.opened_archive import (
     read_archive,
     require_plan,
 )
-from ensemble_tools.serving.plan import Choices, Form, PublishedModel, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, Form, PublishedModel, ServingPlan, plan_archive
 from ensemble_tools.serving.publish import put_compiled
 
 #: platform_ensemble_regex_ of sagemaker_server.h.
@@ -110,21 +110,21 @@ def run(options: argparse.Namespace) -> int:
         options.misuse(f"{destination}: expected a directory's name; `pack` makes an archive of it")
     check_empty(destination)
     archive, lacking = _read(options.path, name, Compile(options.compile))
-    serving_plan = require_plan(archive)
-    check_plain(options.path, serving_plan)
+    plan = require_plan(archive)
+    check_plain(options.path, plan)
     _check_outside(options.path, destination)
     repository = archive.repository
     top = repository.entry.directory.parent
-    beside = [top / name for name in repository.beside] if _reads_beside(serving_plan) else []
-    check_beside(options.path, serving_plan, beside)
-    size = write_repository(serving_plan, options.path, destination, beside)
-    for line in report_lines(serving_plan, destination, size, lacking):
+    beside = [top / name for name in repository.beside] if _reads_beside(plan) else []
+    check_beside(options.path, plan, beside)
+    size = write_repository(plan, options.path, destination, beside)
+    for line in report_lines(plan, destination, size, lacking):
         print(line)
     return SERVED
 
 
 def write_repository(
-    serving_plan: ServingPlan, source: Path, destination: Path, beside: Sequence[Path] = ()
+    plan: ServingPlan, source: Path, destination: Path, beside: Sequence[Path] = ()
 ) -> int:
     """The plan as plain files, by rename; on any error nothing is left behind. How many bytes.
 
@@ -133,11 +133,11 @@ def write_repository(
     with stage_beside(destination) as staging:
         repository = staging / "repository"
         repository.mkdir(mode=read_default_mode(0o777))
-        for model in serving_plan.models:
-            _write(model, serving_plan.entry, source, repository)
+        for model in plan.models:
+            _write(model, plan.entry, source, repository)
         for path in beside:
             _copy(path, repository / path.name, source)
-        _check_result(repository, serving_plan)
+        _check_result(repository, plan)
         size = sum(path.stat().st_size for path in repository.rglob("*") if path.is_file())
         repository.rename(destination)
     return size
@@ -178,26 +178,24 @@ def _read(source: Path, name: str, workflows: Compile) -> tuple[Archive, ConfigI
     return completed, archive.refusal if completed.plan else None
 
 
-def check_plain(source: Path, serving_plan: ServingPlan) -> None:
+def check_plain(source: Path, plan: ServingPlan) -> None:
     """Raises NotPlain for a plan that needs this container when it is served."""
-    if serving_plan.form is Form.EXECUTOR:
-        why = f" ({serving_plan.reasons[0].rstrip('.')})" if serving_plan.reasons else ""
+    if plan.form is Form.EXECUTOR:
+        why = f" ({plan.reasons[0].rstrip('.')})" if plan.reasons else ""
         raise NotPlain(source, f"Merlin's executor itself must run{why}: it calls its models")
-    generated = [model.source_name for model in serving_plan.models if model.files]
-    if serving_plan.called and serving_plan.form is Form.STEPPED_ENSEMBLE:
-        why = serving_plan.reasons[0] if serving_plan.reasons else "a generated model calls others"
+    generated = [model.source_name for model in plan.models if model.files]
+    if plan.called and plan.form is Form.STEPPED_ENSEMBLE:
+        why = plan.reasons[0] if plan.reasons else "a generated model calls others"
         raise NotPlain(source, f"{why}; the generated model {generated[-1]} calls others by name")
-    if serving_plan.called:
-        called = ", ".join(
-            serving_plan.source_names.get(name, name) for name in serving_plan.called[:10]
-        )
+    if plan.called:
+        called = ", ".join(plan.source_names.get(name, name) for name in plan.called[:10])
         raise NotPlain(source, f"models in it call others by name ({called})")
 
 
-def check_beside(source: Path, serving_plan: ServingPlan, beside: Iterable[Path]) -> None:
+def check_beside(source: Path, plan: ServingPlan, beside: Iterable[Path]) -> None:
     """Raises NotPlain where AWS's frontend would not know which directory is the model."""
     directories = [path.name for path in beside if path.is_dir()]
-    if directories and len(serving_plan.models) == 1:
+    if directories and len(plan.models) == 1:
         raise NotPlain(
             source,
             f"beside its only model lies {directories[0]}/, and AWS's frontend takes a model that "
@@ -205,8 +203,8 @@ def check_beside(source: Path, serving_plan: ServingPlan, beside: Iterable[Path]
         )
 
 
-def _reads_beside(serving_plan: ServingPlan) -> bool:
-    return any(it.runs_own_code and not it.not_compiled for it in serving_plan.models)
+def _reads_beside(plan: ServingPlan) -> bool:
+    return any(it.runs_own_code and not it.not_compiled for it in plan.models)
 
 
 def _check_outside(source: Path, destination: Path) -> None:
@@ -260,12 +258,12 @@ def _copy(target: Path, destination: Path, within: Path) -> None:
             shutil.copy(entry.source, destination / entry.path)
 
 
-def _check_result(written: Path, serving_plan: ServingPlan) -> None:
+def _check_result(written: Path, plan: ServingPlan) -> None:
     """Plan the written archive as any other, and compare that with what was planned."""
-    repository = read_repository(written, serving_plan.entry)
-    read_again = plan(repository, None, Namespace("m"), Choices(strict=False))
-    if len(read_again.models) != len(serving_plan.models):
-        missing = {*serving_plan.triton_names} - {model.source_name for model in read_again.models}
+    repository = read_repository(written, plan.entry)
+    read_again = plan_archive(repository, None, Namespace("m"), Choices(strict=False))
+    if len(read_again.models) != len(plan.models):
+        missing = {*plan.triton_names} - {model.source_name for model in read_again.models}
         raise EnsembleToolsError(
             f"{written}: the rewritten repository does not use {', '.join(sorted(missing))}, which "
             "the plan needs; serve the archive with this container, and report this"
@@ -273,25 +271,25 @@ def _check_result(written: Path, serving_plan: ServingPlan) -> None:
 
 
 def report_lines(
-    serving_plan: ServingPlan, destination: Path, size: int, lacking: ConfigIncomplete | None
+    plan: ServingPlan, destination: Path, size: int, lacking: ConfigIncomplete | None
 ) -> Iterator[str]:
     """The models that were written and what to do with them, for people.
 
     size: in bytes. lacking: what strict mode would miss in the configs, None for nothing.
     """
-    entry, models = serving_plan.entry, serving_plan.models
-    for note in (*serving_plan.reasons, *serving_plan.notes, *serving_plan.doubts):
+    entry, models = plan.entry, plan.models
+    for note in (*plan.reasons, *plan.notes, *plan.doubts):
         yield f"note: {note}"
     for model in models:
         yield from _note_nvtabular(model)
-    if len(models) > 1 and _reads_beside(serving_plan):
+    if len(models) > 1 and _reads_beside(plan):
         other = next(it for it in models if it.triton_name != entry)
         yield (
             f"note: {other.source_name}/ is {other.triton_name}/ in it: a Python model that reads "
             "another's directory finds it under that name"
         )
     count = "1 model" if len(models) == 1 else f"{len(models)} models"
-    yield f"{destination}  {serving_plan.form.value}, {count}, {format_size(size)}"
+    yield f"{destination}  {plan.form.value}, {count}, {format_size(size)}"
     for model in models:
         mark = "  ← invoked" if model.triton_name == entry else ""
         yield f"  {model.triton_name}{_describe_compiled(model)}{mark}"

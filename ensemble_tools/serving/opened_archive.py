@@ -14,7 +14,7 @@ from ensemble_tools.errors import ArchiveError, PackedArchive, WorkflowsUnusable
 from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.needed_modules import describe_needed_modules
-from ensemble_tools.serving.plan import Choices, plan
+from ensemble_tools.serving.plan import Choices, plan_archive
 from ensemble_tools.serving.publish import publish
 from ensemble_tools.serving.serving_plan import Rewrite, ServingPlan
 from ensemble_tools.serving.unpickling import describe_unpickled
@@ -77,25 +77,25 @@ def plan_and_try(
     """The plan by which the archive would be published.
 
     A category file may be unusable, and only reading it tells: what has any is published into a
-    temporary directory, which is then thrown away. Raises what plan does; OSError when that cannot
-    be written, PayloadBroken for a category file that nothing can read.
+    temporary directory, which is then thrown away. Raises what plan_archive does; OSError when that
+    cannot be written, PayloadBroken for a category file that nothing can read.
     """
     while True:
-        serving_plan = plan(repository, graph, namespace, choices)
+        plan = plan_archive(repository, graph, namespace, choices)
         try:
-            _try_publishing(serving_plan)
+            _try_publishing(plan)
         except WorkflowsUnusable as error:
             repository = repository.with_unusable(error.reasons)
         else:
-            return serving_plan
+            return plan
 
 
-def _try_publishing(serving_plan: ServingPlan) -> None:
+def _try_publishing(plan: ServingPlan) -> None:
     """Try to publish those of its models that have category files."""
-    models = tuple(model for model in serving_plan.models if model.compiled or model.categories)
+    models = tuple(model for model in plan.models if model.compiled or model.categories)
     if models:
         with tempfile.TemporaryDirectory(prefix="compiled-") as directory:
-            publish(replace(serving_plan, models=models), Path(directory))
+            publish(replace(plan, models=models), Path(directory))
 
 
 def describe_operators(operators: Mapping[str, int]) -> str:

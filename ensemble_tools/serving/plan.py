@@ -40,7 +40,15 @@ from ensemble_tools.serving.warm import find_warm_model_file
 from ensemble_tools.serving.workflow_checks import check_nvtabulars
 from ensemble_tools.setting_names import REWRITE
 
-__all__ = ["Choices", "Compiled", "Form", "PublishedModel", "Rewrite", "ServingPlan", "plan"]
+__all__ = [
+    "Choices",
+    "Compiled",
+    "Form",
+    "PublishedModel",
+    "Rewrite",
+    "ServingPlan",
+    "plan_archive",
+]
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Choices:
         return self.warm and self.strict and self.rewrite is Rewrite.AUTO
 
 
-def plan(
+def plan_archive(
     repository: ModelRepository,
     graph: ExecutorGraph | None,
     namespace: Namespace,
@@ -105,7 +113,7 @@ def plan(
         models, not_joined = join_steps(models, called, choices.predictors)
     if choices.answers_parts:
         models = answer_parts(models, namespace.entry, called)
-    serving_plan = ServingPlan(
+    plan = ServingPlan(
         namespace.model_name,
         selection.form,
         namespace.entry,
@@ -122,8 +130,8 @@ def plan(
         queue=queue,
     )
     if not choices.pickles:
-        check_unpickled(serving_plan, repository)
-    return serving_plan
+        check_unpickled(plan, repository)
+    return plan
 
 
 def _select(

@@ -53,7 +53,7 @@ class Bodies:
         finally:
             passage.request.record.translating_s = time.monotonic() - began
         if self._infers and passage.model.fails_in_part:
-            return _ask_for_all(triton_request, passage.model.serving.outputs)
+            return _ask_for_all(triton_request, passage.model.plan.outputs)
         return triton_request
 
     async def _read(self, passage: Passage) -> TritonRequest:

@@ -58,7 +58,7 @@ class Failures:
         """Reads an answer that is no 200; tells the registry if stubs of that generation died."""
         if answer.rest is not None:
             answer.body.extend([piece async for piece in answer.rest])
-        plan = model.serving
+        plan = model.plan
         refused = read_refusal(answer, plan, triton_request.body, self._memory)
         if answer.status == 400 and not refused.message and self._operation != "infer":
             return Refusal(Verdict.ENDPOINT, _describe_unknown(self._operation))
@@ -87,9 +87,9 @@ class Failures:
         explanation = explain_refusal(
             refused.message,
             triton_request.body,
-            lambda: model.serving.inputs,
+            lambda: model.plan.inputs,
             self._streaming,
-            lambda: model.serving.outputs,
+            lambda: model.plan.outputs,
         )
         return _translate(
             model,
@@ -131,7 +131,7 @@ def _translate_failure(model: Model, refused: Refusal, triton_request: TritonReq
     """
     mark = _CUT if refused.cut else ""
     cause = find_failure_cause(refused.message + mark, cut=refused.cut) or _NO_REASON
-    mistake = _find_mistake(model, cause, triton_request) if model.serving.has_columns else None
+    mistake = _find_mistake(model, cause, triton_request) if model.plan.has_columns else None
     failures = 0 if mistake else model.count_failure()
     error: ServeError
     if mistake:

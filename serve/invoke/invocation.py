@@ -138,7 +138,7 @@ class Invocation:
         if self.streams:  # each piece has as long, because of the same setting
             left_s = TimeLimit(left_s, name_setting(self.timeout_s))
         return self._triton.infer(
-            b"/v2/models/" + model.serving.entry.encode() + self._suffix,
+            b"/v2/models/" + model.plan.entry.encode() + self._suffix,
             triton_request.headers,
             triton_request.body,
             left_s,

@@ -47,9 +47,7 @@ class Departures:
         It goes on whoever stops to wait for it.
         """
         freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tasks[model.serving.entry] = asyncio.ensure_future(
-            self._depart(model, processes, freed)
-        )
+        self._tasks[model.plan.entry] = asyncio.ensure_future(self._depart(model, processes, freed))
         return freed
 
     @property
@@ -82,19 +80,19 @@ class Departures:
                 self._registry.leave(model)
                 freed.set_result(None)
             await self._end_model(model, processes)
-            await self._retract(model.serving)
+            await self._retract(model.plan)
         finally:
             self._registry.forget(model)
-            del self._tasks[model.serving.entry]
+            del self._tasks[model.plan.entry]
 
     async def _end_model(self, model: Model, killed: Processes) -> None:
         while True:
             try:
                 # Should tritonserver wait for the word of one that is dead, it is not waited for.
                 left = await self._hosting.end_model(
-                    model.serving,
+                    model.plan,
                     Deadline(self._timeout_s),
-                    lost=model.serving.triton_names,
+                    lost=model.plan.triton_names,
                     killed=killed,
                 )
             except ServeError as error:

@@ -22,7 +22,7 @@ from ensemble_tools import (
     WorkflowsUnusable,
     count_requests_at_once,
     limit_requests_at_once,
-    plan,
+    plan_archive,
     publish,
     read_executor_graph,
     read_repository,
@@ -124,12 +124,12 @@ class Lifecycle:
         record = LoadRecord(name, target)
         try:
             with self._until_stopped(), archive_errors(record):
-                serving_plan = await self._load(name, url, entry, record)
+                plan = await self._load(name, url, entry, record)
         except BaseException as error:
             self._telemetry.loaded(record, error)
             raise
         self._telemetry.loaded(record)
-        return serving_plan
+        return plan
 
     @contextmanager
     def _until_stopped(self) -> Iterator[None]:
@@ -160,21 +160,17 @@ class Lifecycle:
             limit = Deadline(self._settings.load_timeout_s)
             with record.stage("read"):
                 archive = await self._read(name, url, entry, limit)
-            serving_plan, reservation = await self._decide_and_publish(
-                archive, name, limit, record, undo
-            )
+            plan, reservation = await self._decide_and_publish(archive, name, limit, record, undo)
             with record.stage("tritonserver"):
                 await self._until_live(limit)
-                undo.push_async_callback(self._undo_load, serving_plan)
-                stubs = await self._hosting.host(serving_plan, archive.identity, limit)
+                undo.push_async_callback(self._undo_load, plan)
+                stubs = await self._hosting.host(plan, archive.identity, limit)
             with record.stage("decide"):
-                facts = await self._in_thread(
-                    "configs", _read_configs, serving_plan, self._settings.gpus
-                )
+                facts = await self._in_thread("configs", _read_configs, plan, self._settings.gpus)
             self._telemetry.begin_model(record)
             self._registry.finish_load(
                 model,
-                serving_plan.without_values(),
+                plan.without_values(),
                 stubs,
                 facts.places,
                 archive.identity,
@@ -183,8 +179,8 @@ class Lifecycle:
             )
             undo.pop_all()  # the load is complete: nothing is undone from here on
             reservation.settle()
-        _log_event("model loaded", model, started, **_describe(serving_plan))
-        return serving_plan
+        _log_event("model loaded", model, started, **_describe(plan))
+        return plan
 
     async def _read(self, name: str, url: str, entry: str | None, limit: Deadline) -> _Archive:
         settings = self._settings
@@ -212,23 +208,23 @@ class Lifecycle:
         """
         while True:
             with record.stage("decide"):
-                serving_plan = await self._decide(archive, name, limit)
+                plan = await self._decide(archive, name, limit)
             async with AsyncExitStack() as attempt:
                 with record.stage("room"):
-                    reserving = self._reserve(serving_plan)
+                    reserving = self._reserve(plan)
                     reservation = await limit.bound(
-                        reserving, f"finding room for the model {serving_plan.model_name}"
+                        reserving, f"finding room for the model {plan.model_name}"
                     )
                 attempt.push(reservation.failed)
-                attempt.push_async_callback(self._retract, serving_plan)
+                attempt.push_async_callback(self._retract, plan)
                 try:
                     with record.stage("publish"):
-                        await self._in_thread("publish", self._publish, serving_plan, record)
+                        await self._in_thread("publish", self._publish, plan, record)
                 except WorkflowsUnusable as error:
                     archive = archive.with_unusable(error.reasons)
                     continue
                 undo.push_async_exit(attempt.pop_all())
-                return serving_plan, reservation
+                return plan, reservation
 
     async def _decide(self, archive: _Archive, name: str, limit: Deadline) -> ServingPlan:
         """Beside a predecessor that leaves, its Triton names have a number, if they have room."""
@@ -236,7 +232,9 @@ class Lifecycle:
 
         async def decide(namespace: Namespace) -> ServingPlan:
             deciding = settings.in_thread(
-                lambda: plan(archive.repository, archive.graph, namespace, settings.choices()),
+                lambda: plan_archive(
+                    archive.repository, archive.graph, namespace, settings.choices()
+                ),
                 "decide",
             )
             return await limit.bound(deciding, f"reading the archive of the model {name}")
@@ -249,12 +247,12 @@ class Lifecycle:
             await limit.bound(self._departures.wait_until_free(namespace), before)
             return await decide(namespace)
 
-    async def _reserve(self, serving_plan: ServingPlan) -> Reservation:
+    async def _reserve(self, plan: ServingPlan) -> Reservation:
         """Memory for it, if need be when tritonserver is done with models that have left."""
         while True:
             leaving = self._departures.under_way
             try:
-                return await self._admission.reserve(serving_plan)
+                return await self._admission.reserve(plan)
             except ResourceExhausted:  # theirs in /dev/shm is free when tritonserver has let it go
                 if not leaving:
                     raise
@@ -283,10 +281,10 @@ class Lifecycle:
         self._registry.begin_unload(model.name)
         try:
             await deadline.bound(model.idle(), waiting)
-            processes = await self._hosting.find_unfinalized(model.serving)
+            processes = await self._hosting.find_unfinalized(model.plan)
             left: Processes = frozenset()
             if not processes:
-                left = await self._hosting.end_model(model.serving, deadline, lost=model.lost)
+                left = await self._hosting.end_model(model.plan, deadline, lost=model.lost)
         except BaseException:
             self._registry.fail_unload(model)
             raise
@@ -295,7 +293,7 @@ class Lifecycle:
         else:
             async with AsyncExitStack() as rest:  # tritonserver has it no more, whatever comes now
                 rest.callback(self._registry.forget, model)
-                rest.push_async_callback(self._retract, model.serving)
+                rest.push_async_callback(self._retract, model.plan)
                 await self._hosting.end_processes(left)
         _log_event("model unloaded", model, started)
 
@@ -310,17 +308,17 @@ class Lifecycle:
 
     # -- what blocks, run in a thread
 
-    def _publish(self, serving_plan: ServingPlan, record: LoadRecord) -> None:
+    def _publish(self, plan: ServingPlan, record: LoadRecord) -> None:
         repository = self._settings.serving_repository
-        retract(serving_plan, repository)  # what a lack has left of another
-        publish(serving_plan, repository, record.timed("tables", self._settings.write_tables))
+        retract(plan, repository)  # what a lack has left of another
+        publish(plan, repository, record.timed("tables", self._settings.write_tables))
 
-    async def _retract(self, serving_plan: ServingPlan) -> None:
+    async def _retract(self, plan: ServingPlan) -> None:
         repository = self._settings.serving_repository
         try:
-            await self._in_thread("retract", retract, serving_plan, repository)
+            await self._in_thread("retract", retract, plan, repository)
         except NoThread:
-            retract(serving_plan, repository)
+            retract(plan, repository)
 
     async def _in_thread(
         self, step: str, blocking: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs
@@ -328,9 +326,9 @@ class Lifecycle:
         work = self._settings.in_thread(lambda: blocking(*arguments, **named), step)
         return await to_its_end(work, self._settings.thread_s)
 
-    async def _undo_load(self, serving_plan: ServingPlan) -> None:
+    async def _undo_load(self, plan: ServingPlan) -> None:
         if not self._stopping:  # tritonserver gives everything back when it ends
-            await self._hosting.undo("load", serving_plan, self._settings.unload_timeout_s)
+            await self._hosting.undo("load", plan, self._settings.unload_timeout_s)
 
 
 async def to_its_end(in_thread: Awaitable[_T], wait_s: float) -> _T:
@@ -369,27 +367,27 @@ class _ConfigFacts(NamedTuple):
     fails_in_part: bool  # at a part of the outputs
 
 
-def _read_configs(serving_plan: ServingPlan, gpus: int) -> _ConfigFacts:
+def _read_configs(plan: ServingPlan, gpus: int) -> _ConfigFacts:
     """Blocking: a config of many steps takes seconds to parse."""
-    places = count_requests_at_once(serving_plan, gpus) or UNORDERED
-    most_places = limit_requests_at_once(serving_plan)
-    return _ConfigFacts(places, most_places, serving_plan.fails_in_part)
+    places = count_requests_at_once(plan, gpus) or UNORDERED
+    most_places = limit_requests_at_once(plan)
+    return _ConfigFacts(places, most_places, plan.fails_in_part)
 
 
-def _describe(serving_plan: ServingPlan) -> dict[str, object]:
+def _describe(plan: ServingPlan) -> dict[str, object]:
     """A load's fields in the log: the form, and how its workflows run if there are any."""
-    facts: dict[str, object] = {"form": serving_plan.form.value}
-    if joined := sum(len(model.steps) for model in serving_plan.models):
+    facts: dict[str, object] = {"form": plan.form.value}
+    if joined := sum(len(model.steps) for model in plan.models):
         facts["in_one_process"] = f"{joined} steps"
-    workflows = serving_plan.compiled + len(serving_plan.not_compiled)
+    workflows = plan.compiled + len(plan.not_compiled)
     if workflows:
-        facts["compiled"] = f"{serving_plan.compiled} of {workflows} workflows"
-    if serving_plan.json_workflows:
-        facts["from_graph_json"] = f"{serving_plan.json_workflows} workflows"
+        facts["compiled"] = f"{plan.compiled} of {workflows} workflows"
+    if plan.json_workflows:
+        facts["from_graph_json"] = f"{plan.json_workflows} workflows"
     for key, sentences in (
-        ("kept", serving_plan.kept),
-        ("not_compiled", serving_plan.not_compiled),
-        ("not_in_one_process", serving_plan.not_joined),
+        ("kept", plan.kept),
+        ("not_compiled", plan.not_compiled),
+        ("not_in_one_process", plan.not_joined),
     ):
         if sentences:
             facts[key] = "; ".join(sentences)

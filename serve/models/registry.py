@@ -67,7 +67,7 @@ class Model:
     name: str
     url: str
     state: State = State.LOADING
-    plan: ServingPlan | None = None
+    _plan: ServingPlan | None = None
     generation: int = 0  # how often its Triton models were loaded again
     in_flight: int = 0  # invocations that somebody still wants
     answers_large: bool = False  # its last answer in JSON was worth translating
@@ -84,10 +84,10 @@ class Model:
     _changed: asyncio.Event | None = None
 
     @property
-    def serving(self) -> ServingPlan:
+    def plan(self) -> ServingPlan:
         """The plan of a model that has been loaded."""
-        assert self.plan is not None, "only a loading model has no plan"
-        return self.plan
+        assert self._plan is not None, "only a loading model has no plan"
+        return self._plan
 
     @property
     def reload_error(self) -> ServeError | None:
@@ -181,7 +181,7 @@ class Registry:
     ) -> None:
         """The model can be invoked from now on; places: the fewest in tritonserver."""
         model.queue.open(places, _most_waiting(plan), most_places)
-        model.plan, model.stubs, model.archive = plan, stubs, archive
+        model._plan, model.stubs, model.archive = plan, stubs, archive
         model.fails_in_part = fails_in_part
         self.brought += 1
         model.enter(State.READY)
@@ -224,7 +224,7 @@ class Registry:
     def forget(self, model: Model) -> None:
         """The name is free. Whoever waits for the model finds that it is gone; idempotent."""
         self._free(model)
-        if model.plan is not None and self._leaving.get(model.plan.entry) is model:
+        if model._plan is not None and self._leaving.get(model.plan.entry) is model:
             del self._leaving[model.plan.entry]
         if model.state is not State.GONE:
             model.enter(State.GONE)
@@ -235,7 +235,7 @@ class Registry:
         It counts as being unloaded until forget.
         """
         self._free(model)
-        self._leaving[model.serving.entry] = model
+        self._leaving[model.plan.entry] = model
 
     def _free(self, model: Model) -> None:
         if self._models.get(model.name) is model:
@@ -275,7 +275,7 @@ class Registry:
     def find_entries(self) -> dict[str, str]:
         """The entry model of each model that tritonserver has; the newest of a name."""
         models = (*self._leaving.values(), *self._models.values())
-        return {model.name: model.plan.entry for model in models if model.plan is not None}
+        return {model.name: model.plan.entry for model in models if model._plan is not None}
 
     def page(self, after: str, limit: int | None) -> tuple[list[Model], bool]:
         """Loaded models whose names come after a name, at most limit; and whether more follow.

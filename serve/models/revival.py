@@ -107,7 +107,7 @@ class Revival:
         Also where another one runs in its place: tritonserver 2.36 starts a dead stub again by
         itself, and may have done so before anybody looks.
         """
-        lost = model.stubs - await self._hosting.find_stubs(model.serving)
+        lost = model.stubs - await self._hosting.find_stubs(model.plan)
         return frozenset(stub.triton_name for stub in lost)
 
     async def revive_all(self) -> None:
@@ -202,7 +202,7 @@ class Revival:
             if self._is_suspect(model):
                 await self._others_back.wait()
             back = await self._hosting.reload(
-                model.serving, model.archive, self._unload_timeout_s, lost=model.lost
+                model.plan, model.archive, self._unload_timeout_s, lost=model.lost
             )
         except (ResourceExhausted, TritonError) as error:
             _log.warning("the model will be loaded later: %s", error, extra=_describe(model))
@@ -233,7 +233,7 @@ class Revival:
         task.add_done_callback(self._tasks.discard)
 
     async def _give_up(self, model: Model) -> None:
-        plan = model.serving
+        plan = model.plan
         await self._hosting.undo("reload", plan, self._unload_timeout_s, lost=model.lost)
         await run_in_daemon_thread(lambda: retract(plan, self._serving_repository), "retract")
         self._registry.forget(model)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools import Form, Namespace, plan, read_executor_graph, read_repository
+from ensemble_tools import Form, Namespace, plan_archive, read_executor_graph, read_repository
 from tests.end_to_end.conftest import EXAMPLES
 from tests.support.container import ROOT, Container, running
 
@@ -78,7 +78,7 @@ def check(found: dict[str, Any], expected: dict[str, Any]) -> None:
 def test_form(name: str) -> None:
     """Ensembles all of them; a forest needs the step that stacks its columns."""
     repository = read_repository(EXAMPLES / name / "repository")
-    made = plan(repository, read_executor_graph(repository), Namespace("m"))
+    made = plan_archive(repository, read_executor_graph(repository), Namespace("m"))
     assert made.form is FORMS[name]
 
 

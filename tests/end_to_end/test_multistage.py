@@ -13,7 +13,14 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools import Form, Namespace, Rewrite, plan, read_executor_graph, read_repository
+from ensemble_tools import (
+    Form,
+    Namespace,
+    Rewrite,
+    plan_archive,
+    read_executor_graph,
+    read_repository,
+)
 from ensemble_tools.serving.plan import Choices
 from tests.support.container import ROOT, Container, running, until
 
@@ -97,7 +104,7 @@ def scores() -> dict[int, float]:
 def test_form() -> None:
     """Merlin is not needed."""
     repository = read_repository(EXAMPLE / "repository")
-    made = plan(repository, read_executor_graph(repository), Namespace("m"))
+    made = plan_archive(repository, read_executor_graph(repository), Namespace("m"))
     assert made.form is Form.STEPPED_ENSEMBLE
     generated = {model.source_name for model in made.models if model.generated}
     assert generated == {*("lookup", "lookup_2", "search", "unroll", "sample", "executor_model")}
@@ -109,7 +116,7 @@ def test_the_executor_looks_elsewhere() -> None:
     """What a load that fails says, or verify: Merlin does not look into the archive."""
     repository = read_repository(EXAMPLE / "repository")
     graph = read_executor_graph(repository)
-    made = plan(repository, graph, Namespace("m"), Choices(rewrite=Rewrite.EXECUTOR))
+    made = plan_archive(repository, graph, Namespace("m"), Choices(rewrite=Rewrite.EXECUTOR))
     assert made.doubts == (
         f"QueryFeast: Merlin's executor reads the feature repository {IN_PLACE} and no other; "
         "copy it there",

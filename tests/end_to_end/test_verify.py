@@ -23,7 +23,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from container.settings.reading import read_settings
-from ensemble_tools import Namespace, ServingPlan, plan, read_repository
+from ensemble_tools import Namespace, ServingPlan, plan_archive, read_repository
 from ensemble_tools import __main__ as command
 from ensemble_tools.signals import INTERRUPTED
 from ensemble_tools.workflows.runtime.operations.scaling import Normalize
@@ -106,7 +106,9 @@ def forms_of(tmp_path: Path, executor: PythonModel, served: PythonModel) -> Form
         for name, model in ((EXECUTOR, executor), (SERVED, served))
     )
     return Forms(
-        first, plan(first, None, Namespace(EXECUTOR)), plan(second, None, Namespace(SERVED))
+        first,
+        plan_archive(first, None, Namespace(EXECUTOR)),
+        plan_archive(second, None, Namespace(SERVED)),
     )
 
 
@@ -317,7 +319,7 @@ def test_other_numbers(tmp_path: Path) -> None:
 def test_a_compiled_form_that_differs(tmp_path: Path) -> None:
     """Each form is judged by its own answers: that with NVTabular is equal all the same."""
     archive = read_repository(write_archive(tmp_path / COMPILED, {"m": adder(1.0)}))
-    compiled = plan(archive, None, Namespace(COMPILED))
+    compiled = plan_archive(archive, None, Namespace(COMPILED))
     forms = replace(forms_of(tmp_path, identity, identity), compiled=compiled)
     report = run(Task(forms, batches=(5,), timing=False))
     assert verdicts(report) == {Verdict.EQUAL}

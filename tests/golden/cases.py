@@ -13,7 +13,7 @@ import numpy as np
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import ServingPlan, plan
+from ensemble_tools.serving.plan import ServingPlan, plan_archive
 from tests.golden.archives import (
     PREDICTOR,
     Graph,
@@ -68,7 +68,7 @@ class Case:
 
     def planned(self, root: Path, model_name: str = "model") -> ServingPlan:
         """The plan for the archive that was written under root."""
-        return plan(read_repository(root), self.graph, Namespace(model_name))
+        return plan_archive(read_repository(root), self.graph, Namespace(model_name))
 
     def expected(self) -> Tensors:
         """What Merlin's executor answers to the request."""

@@ -15,7 +15,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.repository import ModelRepository, read_repository
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Form, ServingPlan, plan
+from ensemble_tools.serving.plan import Form, ServingPlan, plan_archive
 from tests.golden.cases import CASES
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
@@ -33,9 +33,9 @@ def planned(name: str, tmp_path: Path) -> tuple[ModelRepository, ServingPlan]:
     if name in CASES:
         case = CASES[name]()
         repository = read_repository(case.write(tmp_path))
-        return repository, plan(repository, case.graph, Namespace("model"))
+        return repository, plan_archive(repository, case.graph, Namespace("model"))
     repository = read_repository(ROOT / "examples/merlin" / name / "repository")
-    return repository, plan(repository, read_executor_graph(repository), Namespace("model"))
+    return repository, plan_archive(repository, read_executor_graph(repository), Namespace("model"))
 
 
 def config(text: str | None) -> pb.ModelConfig:

@@ -17,7 +17,7 @@ from ensemble_tools.errors import (
     GraphNotServable,
 )
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Choices, Form, Rewrite, plan
+from ensemble_tools.serving.plan import Choices, Form, Rewrite, plan_archive
 from tests.golden.archives import PREDICTOR, Graph, Step, column
 from tests.golden.cases import CLICK, USER, Case, keeps_names, predictor, workflow
 
@@ -72,7 +72,7 @@ def test_planned_in_a_second(make: Callable[[int], Case], tmp_path: Path) -> Non
     taken = []
     for _ in range(3):
         started = time.process_time()
-        made = plan(repository, case.graph, Namespace("model"))
+        made = plan_archive(repository, case.graph, Namespace("model"))
         taken.append(time.process_time() - started)
         assert made.form is Form.PURE_ENSEMBLE
         assert len(made.models) == len(case.steps) + 1
@@ -104,7 +104,7 @@ def test_unseen_operator_where_no_step_does(tmp_path: Path) -> None:
     assert made.form is Form.EXECUTOR
     assert made.reasons[0].startswith("Novel, column 'user': this inline operator may call")
     with pytest.raises(GraphNotExpressible, match=r"Novel, column 'user': .*; "):
-        plan(
+        plan_archive(
             read_repository(tmp_path),
             case.graph,
             Namespace("model"),
@@ -120,7 +120,7 @@ def test_unknown_data_type_in_a_schema(dtype: str, tmp_path: Path) -> None:
     first = Step("0_workflow", odd, odd)
     last = Step("1_predict", odd, (CLICK,), class_name=PREDICTOR)
     graph.call(last, graph.call(first, graph.select(*odd)))
-    made = plan(read_repository(tmp_path), graph.done(), Namespace("model"))
+    made = plan_archive(read_repository(tmp_path), graph.done(), Namespace("model"))
     assert made.form is Form.PURE_ENSEMBLE
     assert dtype == "" or all(dtype not in (model.config_text or "") for model in made.models)
 

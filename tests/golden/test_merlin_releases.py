@@ -24,7 +24,7 @@ from ensemble_tools.ensembles.producers import FromRequest
 from ensemble_tools.ensembles.wiring import Source, wire
 from ensemble_tools.errors import GraphNotServable, ReleaseUnfit
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan_archive
 from tests.support.container import Container, running
 
 HERE = Path(__file__).parent / "merlin_releases"
@@ -79,7 +79,7 @@ def repository_of(name: str) -> ModelRepository:
 
 def planned(name: str) -> ServingPlan:
     repository = repository_of(name)
-    return plan(repository, read_executor_graph(repository), Namespace("model"))
+    return plan_archive(repository, read_executor_graph(repository), Namespace("model"))
 
 
 def read(name: str, file: str) -> Any:
@@ -297,12 +297,12 @@ def test_unfit_release(name: str) -> None:
     graph = read_executor_graph(repository)
     for rewrite in (Rewrite.AUTO, Rewrite.EXECUTOR):
         with pytest.raises(ReleaseUnfit) as error:
-            plan(
+            plan_archive(
                 repository, graph, Namespace("model"), Choices(rewrite=rewrite, nvtabular="23.8.0")
             )
         assert re.search(_UNFIT.format(re.escape(written_by(name))), str(error.value))
     for installed in ("", "23.5.0", "23.05.00", "unknown"):
-        made = plan(repository, graph, Namespace("model"), Choices(nvtabular=installed))
+        made = plan_archive(repository, graph, Namespace("model"), Choices(nvtabular=installed))
         assert made.entry == "model"
 
 
@@ -312,7 +312,7 @@ def test_fit_release(name: str) -> None:
     repository = repository_of(name)
     graph = read_executor_graph(repository)
     for installed in ("23.6.0", "23.8.0", "24.1"):
-        made = plan(repository, graph, Namespace("model"), Choices(nvtabular=installed))
+        made = plan_archive(repository, graph, Namespace("model"), Choices(nvtabular=installed))
         assert made.form is Form.PURE_ENSEMBLE
 
 

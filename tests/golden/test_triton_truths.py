@@ -11,7 +11,7 @@ from tritonclient.utils import InferenceServerException
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import ServingPlan, plan
+from ensemble_tools.serving.plan import ServingPlan, plan_archive
 from tests.golden.archives import PREDICTOR, Graph, Step, column, offline, write_step
 from tests.golden.cases import AGE, CLICK, FLOATS, INTS, USER, Case, keeps_names
 from tests.golden.conftest import RealTriton
@@ -27,7 +27,7 @@ def one_step(step: Step) -> Case:
 
 
 def delivered(root: Path) -> ServingPlan:
-    return plan(read_repository(root), None, Namespace(root.parent.name))
+    return plan_archive(read_repository(root), None, Namespace(root.parent.name))
 
 
 def write_ensemble(root: Path, name: str, inputs: str, outputs: str, *steps: str) -> None:

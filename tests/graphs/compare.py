@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from ensemble_tools import Form, Namespace, plan, read_executor_graph, read_repository
+from ensemble_tools import Form, Namespace, plan_archive, read_executor_graph, read_repository
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.ensembles.operators import find_work
 from tests.graphs.tensors import (
@@ -126,7 +126,7 @@ def beside_the_answer(directory: Path, errors: list[str]) -> bool:
     repository = read_repository(directory / REPOSITORY)
     graph = read_executor_graph(repository)
     assert graph is not None
-    made = plan(repository, graph, Namespace("model"))
+    made = plan_archive(repository, graph, Namespace("model"))
     if made.form in (Form.PURE_ENSEMBLE, Form.STEP_ALONE) and has_inline_operators(graph):
         return True
     served = {model.source_name for model in made.models}

@@ -17,7 +17,7 @@ from ensemble_tools import (
     Namespace,
     Rewrite,
     ServingPlan,
-    plan,
+    plan_archive,
     read_executor_graph,
 )
 from ensemble_tools.archive.executor_graph import ExecutorGraph
@@ -140,7 +140,7 @@ def _plan(
     repository: ModelRepository, graph: ExecutorGraph | None, name: str, rewrite: Rewrite
 ) -> ServingPlan:
     choices = Choices(rewrite=rewrite)
-    return plan(repository, graph, Namespace(name), choices)
+    return plan_archive(repository, graph, Namespace(name), choices)
 
 
 def _choose_reference(reference: ServingPlan, compiled: ServingPlan | None) -> ServingPlan:

@@ -23,7 +23,7 @@ from ensemble_tools import (
     Choices,
     Compile,
     Namespace,
-    plan,
+    plan_archive,
     publish,
     read_executor_graph,
     read_repository,
@@ -92,10 +92,10 @@ def test_bit_by_bit(name: str, loads: Loads, tmp_path: Path) -> None:
     def publish_export(archive: Path, out: str) -> dict[Path, bytes]:
         repository = read_repository(archive)
         graph, choices = read_executor_graph(repository), Choices(compile=Compile.AUTO)
-        serving_plan = plan(repository, graph, Namespace("m"), choices)
-        assert serving_plan.compiled
+        plan = plan_archive(repository, graph, Namespace("m"), choices)
+        assert plan.compiled
         (tmp_path / "loads" / out).mkdir()
-        publish(serving_plan, tmp_path / "loads" / out, loads.cache.write)
+        publish(plan, tmp_path / "loads" / out, loads.cache.write)
         files = (path for path in (tmp_path / "loads" / out).rglob("*") if path.is_file())
         return {path.relative_to(tmp_path / "loads" / out): path.read_bytes() for path in files}
 

@@ -19,7 +19,7 @@ from ensemble_tools.archive.python_files import (
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.errors import EnsembleInvalid, RepositoryUnusable
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import plan
+from ensemble_tools.serving.plan import plan_archive
 from ensemble_tools.serving.publish import publish
 from ensemble_tools.serving.selection import find_called_by_name, gather_steps
 
@@ -176,8 +176,8 @@ def test_opened_for_appending(tmp_path: Path) -> None:
     python(python(tmp_path, "a"), "b")
     repository = read_repository(tmp_path, "logs")
     assert repository.calls == {}
-    serving_plan = plan(repository, None, Namespace("m"))
-    assert (serving_plan.triton_names, serving_plan.called) == (("m",), ())
+    plan = plan_archive(repository, None, Namespace("m"))
+    assert (plan.triton_names, plan.called) == (("m",), ())
 
 
 # --- what archives may hold
@@ -338,9 +338,9 @@ def test_published(tmp_path: Path) -> None:
     )
     serving = tmp_path / "serving"
     serving.mkdir()
-    serving_plan = plan(read_repository(source, "top"), None, Namespace("m.1"))
-    assert (serving_plan.entry, serving_plan.called) == ("m=_1", ("m=_1.plus",))
-    publish(serving_plan, serving)
+    plan = plan_archive(read_repository(source, "top"), None, Namespace("m.1"))
+    assert (plan.entry, plan.called) == ("m=_1", ("m=_1.plus",))
+    publish(plan, serving)
     for place in ("m=_1/1", "m=_1/2", "m=_1.plus/1"):
         generated = serving / place / "model.py"
         assert not generated.is_symlink()
@@ -362,8 +362,8 @@ def test_named_file(tmp_path: Path) -> None:
     source = python(python(tmp_path, "top", "'not this'"), "plus")
     (source / "top/1/mine.py").write_text(calling("plus"))
     (source / "top/config.pbtxt").write_text(f'{PYTHON} default_model_filename: "mine.py"')
-    serving_plan = plan(read_repository(source, "top"), None, Namespace("m"))
-    (top,) = (model for model in serving_plan.models if model.triton_name == "m")
+    plan = plan_archive(read_repository(source, "top"), None, Namespace("m"))
+    (top,) = (model for model in plan.models if model.triton_name == "m")
     assert top.own_code is not None
     assert top.own_code.files == ("1/mine.py",)
 

@@ -24,7 +24,7 @@ from ensemble_tools.errors import PayloadBroken, ReleaseUnfit
 from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import Archive, read_archive
-from ensemble_tools.serving.plan import Choices, plan
+from ensemble_tools.serving.plan import Choices, plan_archive
 from ensemble_tools.workflows.operators import OPERATORS
 
 ROOT = Path(__file__).parents[4]
@@ -188,7 +188,7 @@ def test_an_old_workflow_without_a_label_is_refused_by_what_it_holds(tmp_path: P
     put_label(export, "0+unknown")
     repository = read_repository(export)
     with pytest.raises(ReleaseUnfit) as error:
-        plan(
+        plan_archive(
             repository,
             read_executor_graph(repository),
             Namespace("model"),

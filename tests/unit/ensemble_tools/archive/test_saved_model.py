@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ensemble_tools import Namespace, plan, read_repository
+from ensemble_tools import Namespace, plan_archive, read_repository
 from ensemble_tools.archive.saved_model import measure_constants
 from ensemble_tools.errors import PayloadBroken
 
@@ -91,14 +91,14 @@ def test_a_graph_that_stands_for_gigabytes_is_refused(tmp_path: Path) -> None:
     for name in ("0_transformworkflowtriton", "executor_model"):
         shutil.rmtree(root / name, ignore_errors=True)
     file = root / PLACE / "saved_model.pb"
-    assert plan(read_repository(root), None, Namespace("m"))
+    assert plan_archive(read_repository(root), None, Namespace("m"))
     file.write_bytes(graph(1, [2**29]))
     with pytest.raises(PayloadBroken, match=r"saved_model\.pb: has constants of 2147483648 bytes"):
-        plan(read_repository(root), None, Namespace("m"))
+        plan_archive(read_repository(root), None, Namespace("m"))
     bare = Path(shutil.copytree(root / PLACE, tmp_path / "bare"))
     shutil.copy(root / "1_predicttensorflowtriton/config.pbtxt", bare)
     with pytest.raises(PayloadBroken, match="has constants of 2147483648 bytes"):
-        plan(read_repository(bare), None, Namespace("m"))
+        plan_archive(read_repository(bare), None, Namespace("m"))
     with (root / PLACE / "variables/variables.data-00000-of-00001").open("ab") as variables:
         variables.truncate(2**26)
-    assert plan(read_repository(root), None, Namespace("m"))
+    assert plan_archive(read_repository(root), None, Namespace("m"))

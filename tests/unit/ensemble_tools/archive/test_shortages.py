@@ -18,7 +18,7 @@ from ensemble_tools import (
     Compile,
     Namespace,
     ServingPlan,
-    plan,
+    plan_archive,
     publish,
     read_executor_graph,
     read_repository,
@@ -66,7 +66,7 @@ def loaded(serving: Path) -> ServingPlan:
     """All that a load reads before tritonserver does."""
     repository = read_repository(EXPORT)
     graph = read_executor_graph(repository)
-    made = plan(repository, graph, Namespace("m"), Choices(compile=Compile.AUTO))
+    made = plan_archive(repository, graph, Namespace("m"), Choices(compile=Compile.AUTO))
     publish(made, serving)
     return made
 

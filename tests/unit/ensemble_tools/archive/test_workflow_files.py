@@ -22,7 +22,7 @@ from ensemble_tools.archive.workflow_files import (
 )
 from ensemble_tools.errors import PayloadBroken, PayloadMissing, ReleaseUnfit
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan_archive
 
 EXPORT = Path(__file__).parents[4] / "examples/merlin/dense/repository"
 WORKFLOW = "0_transformworkflowtriton/1/workflow"
@@ -38,7 +38,7 @@ def export(tmp_path: Path) -> Path:
 def planned(root: Path, nvtabular: str = "23.8.0", rewrite: Rewrite = Rewrite.AUTO) -> ServingPlan:
     repository = read_repository(root)
     graph = read_executor_graph(repository)
-    return plan(
+    return plan_archive(
         repository, graph, Namespace("model"), Choices(rewrite=rewrite, nvtabular=nvtabular)
     )
 

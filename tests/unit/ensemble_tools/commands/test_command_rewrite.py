@@ -113,11 +113,11 @@ def test_compiled_in_part(tmp_path: Path) -> None:
     assert first.compiled is not None
     program = replace(first.compiled.program, kept=(Kept("LambdaOp", (), "its reason"),))
     first = replace(first, compiled=replace(first.compiled, program=program))
-    serving_plan = replace(archive.plan, models=(first, *others))
-    rewrite.write_repository(serving_plan, DENSE, tmp_path / "made")
+    plan = replace(archive.plan, models=(first, *others))
+    rewrite.write_repository(plan, DENSE, tmp_path / "made")
     version = tmp_path / "made/shop.0_transformworkflowtriton/1"
     assert {"workflow", "tables", "compiled_workflow"} < {path.name for path in version.iterdir()}
-    report = list(rewrite.report_lines(serving_plan, tmp_path / "made", 0, None))
+    report = list(rewrite.report_lines(plan, tmp_path / "made", 0, None))
     assert any("is compiled in part, it needs NVTabular" in line for line in report)
 
 
@@ -233,16 +233,16 @@ def test_nothing_is_left_of_a_failure(
 
 
 @pytest.mark.parametrize(
-    "serving_plan",
+    "plan",
     [
         ServingPlan("m", Form.EXECUTOR, "m", (), reasons=("an operator runs Python",)),
         ServingPlan("m", Form.AS_DELIVERED, "m", (), called=("m.other",)),
     ],
 )
-def test_what_needs_this_container_is_refused(serving_plan: ServingPlan) -> None:
+def test_what_needs_this_container_is_refused(plan: ServingPlan) -> None:
     """An executor, or models that call others by name: a plain server would not load those."""
     with pytest.raises(NotPlain, match="would not load them"):
-        rewrite.check_plain(Path("archive"), serving_plan)
+        rewrite.check_plain(Path("archive"), plan)
 
 
 def test_what_lies_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

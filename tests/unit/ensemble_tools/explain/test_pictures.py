@@ -25,7 +25,7 @@ from ensemble_tools.explain.picture import Edge, Node, Picture, Side, Workflow
 from ensemble_tools.explain.picture_of import picture_of
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import Archive
-from ensemble_tools.serving.plan import Choices, Rewrite, plan
+from ensemble_tools.serving.plan import Choices, Rewrite, plan_archive
 from tests.golden.archives import PREDICTOR, Graph, Step, column, write_executor
 from tests.golden.cases import CASES, Case, nested_subgraph, predictor, workflow
 from tests.support.examples import examples
@@ -36,8 +36,8 @@ USER, CLICK = column("user"), column("click", "float32")
 
 
 def picture(case: Case, root: Path) -> Picture:
-    serving_plan = case.plan(root)
-    return picture_of(Archive(read_repository(root), case.graph, plan=serving_plan), "model")
+    plan = case.plan(root)
+    return picture_of(Archive(read_repository(root), case.graph, plan=plan), "model")
 
 
 def edges_of(side: Side) -> dict[tuple[str, str], list[str]]:
@@ -106,8 +106,8 @@ def test_who_calls_the_forest(rewrite: Rewrite) -> None:
     """A forest is a box that the generated step, or the executor, calls; its answer is read."""
     repository = read_repository(FOREST)
     graph = read_executor_graph(repository)
-    serving_plan = plan(repository, graph, Namespace("model"), Choices(rewrite=rewrite))
-    found = picture_of(Archive(repository, graph, plan=serving_plan), "model")
+    plan = plan_archive(repository, graph, Namespace("model"), Choices(rewrite=rewrite))
+    found = picture_of(Archive(repository, graph, plan=plan), "model")
     assert found.triton is not None
     titles = {node.id: node.title for node in found.triton.nodes}
     called = [
@@ -125,7 +125,7 @@ def test_steps_in_the_place_of_operators() -> None:
     repository = read_repository(MULTISTAGE)
     graph = read_executor_graph(repository)
     found = picture_of(
-        Archive(repository, graph, plan=plan(repository, graph, Namespace("m"))), "m"
+        Archive(repository, graph, plan=plan_archive(repository, graph, Namespace("m"))), "m"
     )
     assert found.triton is not None
     titles = {node.id: node.title for node in found.triton.nodes}

@@ -23,7 +23,7 @@ from ensemble_tools.errors import (
 from ensemble_tools.packing.layout import find_packed_tree
 from ensemble_tools.serving.demand import measure_demand
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Choices, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, ServingPlan, plan_archive
 from ensemble_tools.serving.publish import publish
 from tests.support.bare_models import field, onnx_graph, onnx_model, saved_model, varint
 
@@ -39,7 +39,7 @@ SAVED = saved_model([("x", 1, (-1, 4))], [("y", 1, (-1, 2))])
 
 
 def planned(root: Path, *, strict: bool = True) -> ServingPlan:
-    return plan(read_repository(root), None, Namespace("m"), Choices(strict=strict))
+    return plan_archive(read_repository(root), None, Namespace("m"), Choices(strict=strict))
 
 
 def served_config(root: Path) -> pb.ModelConfig:

@@ -16,7 +16,7 @@ from ensemble_tools.archive.repository import ModelRepository, read_repository
 from ensemble_tools.errors import EntryRefused, PayloadBroken, PayloadMissing, WorkflowsUnusable
 from ensemble_tools.serving.compilation import Compile, compile_model
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Choices, PublishedModel, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, PublishedModel, ServingPlan, plan_archive
 from ensemble_tools.serving.publish import publish
 from tests.support.category_files import with_a_category_twice
 
@@ -33,7 +33,7 @@ def repository(tmp_path: Path) -> Path:
 def planned(repository: Path) -> tuple[ServingPlan, ModelRepository]:
     read = read_repository(repository)
     graph, choices = read_executor_graph(read), Choices(compile=Compile.AUTO)
-    return plan(read, graph, Namespace("hash"), choices), read
+    return plan_archive(read, graph, Namespace("hash"), choices), read
 
 
 def unusable(made: ServingPlan, serving: Path) -> str:
@@ -184,14 +184,14 @@ def test_a_broken_category_file(repository: Path, tmp_path: Path, fault: str) ->
     reason = unusable(made, serving)
     choices = Choices(compile=Compile.AUTO)
     read = read.with_unusable({STEP: reason})
-    made = plan(read, read_executor_graph(read), Namespace("hash"), choices)
+    made = plan_archive(read, read_executor_graph(read), Namespace("hash"), choices)
     publish(made, serving)
     model = step_of(made)
     assert (model.compiled, model.not_compiled) == (None, reason)
     assert "unique.item_id.parquet" in model.not_compiled
     delivered = tmp_path / "delivered"
     delivered.mkdir()
-    publish(plan(read, read_executor_graph(read), Namespace("hash")), delivered)
+    publish(plan_archive(read, read_executor_graph(read), Namespace("hash")), delivered)
     assert listed(serving) == listed(delivered)
 
 

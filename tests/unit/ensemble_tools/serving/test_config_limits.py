@@ -11,7 +11,7 @@ from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.errors import DemandRefused
 from ensemble_tools.serving.config_limits import Limits
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Choices, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, ServingPlan, plan_archive
 
 GIB = 2**30
 LIMITS = Limits(memory_bytes=8 * GIB, instances=8)
@@ -32,7 +32,7 @@ def archive(top: Path, config: str, *files: str, name: str = "m") -> Path:
 
 
 def planned(top: Path, limits: Limits = LIMITS) -> ServingPlan:
-    return plan(read_repository(top), None, Namespace("hash"), Choices(limits=limits))
+    return plan_archive(read_repository(top), None, Namespace("hash"), Choices(limits=limits))
 
 
 def warm(inputs: str, more: str = "batch_size: 1") -> str:
@@ -351,9 +351,9 @@ def test_models_that_are_not_served(tmp_path: Path) -> None:
     archive(tmp_path, CONFIG + "instance_group { count: 60 }", name="other")
     archive(tmp_path, CONFIG, name="m")
     repository = read_repository(tmp_path, "m")
-    assert plan(repository, None, Namespace("hash"), Choices(limits=LIMITS)).triton_names == (
-        "hash",
-    )
+    assert plan_archive(
+        repository, None, Namespace("hash"), Choices(limits=LIMITS)
+    ).triton_names == ("hash",)
 
 
 def test_this_machine() -> None:

@@ -16,7 +16,7 @@ from ensemble_tools import (
     Demand,
     Namespace,
     measure_demand,
-    plan,
+    plan_archive,
     read_executor_graph,
     read_repository,
 )
@@ -47,7 +47,7 @@ def load_plan(directory: Path, name: str = "m") -> ServingPlan:
     """The plan of a load."""
     repository = read_repository(directory)
     graph = read_executor_graph(repository)
-    return plan(repository, graph, Namespace(name), Choices(compile=Compile.AUTO))
+    return plan_archive(repository, graph, Namespace(name), Choices(compile=Compile.AUTO))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_merlin_export_on_a_machine_with_gpus() -> None:
     repository = read_repository(DENSE)
     graph = read_executor_graph(repository)
     for compiles, workflow in ((Compile.AUTO, {}), (Compile.OFF, {0: 1, 1: 1})):
-        made = plan(repository, graph, Namespace("m"), Choices(compile=compiles))
+        made = plan_archive(repository, graph, Namespace("m"), Choices(compile=compiles))
         found = {model.kind: model.on_gpus for model in measure_demand(made, gpus=2).models}
         assert [*found.values()] == [workflow, {0: 1, 1: 1}, {}]
 
@@ -192,7 +192,9 @@ def test_a_merlin_export() -> None:
 def test_it_costs_a_load_little() -> None:
     """A millisecond or two for an export, on an idle machine."""
     repository = read_repository(ROOT / "examples/merlin/dense/repository")
-    made = plan(repository, read_executor_graph(repository), Namespace("m"), Choices(strict=True))
+    made = plan_archive(
+        repository, read_executor_graph(repository), Namespace("m"), Choices(strict=True)
+    )
     took = []
     for _ in range(10):
         started = time.process_time()

@@ -20,7 +20,7 @@ from ensemble_tools.serving.demand import measure_demand
 from ensemble_tools.serving.gpu_use import mark_gpu_use
 from ensemble_tools.serving.joining import join_steps
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Choices, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, ServingPlan, plan_archive
 from ensemble_tools.serving.publish import publish
 from tests.unit.ensemble_tools.serving.test_joining import generated
 
@@ -43,7 +43,7 @@ def planned(archive: Path, gpus: int = 2) -> ServingPlan:
         predictors=find_predictors(STAND_INS),
         limits=Limits(gpus=gpus),
     )
-    return plan(read, read_executor_graph(read), Namespace("m"), made)
+    return plan_archive(read, read_executor_graph(read), Namespace("m"), made)
 
 
 def copied(archive: Path, folder: Path) -> Path:
@@ -155,7 +155,7 @@ def with_a_step_for_the_predictor(archive: Path, interpreter: str) -> ServingPla
     """An ensemble of a workflow with functions and a step of ours, marked and joined."""
     read = read_repository(archive)
     choices = Choices(compile=Compile.AUTO)
-    made = plan(read, read_executor_graph(read), Namespace("m"), choices)
+    made = plan_archive(read, read_executor_graph(read), Namespace("m"), choices)
     behind = generated(made.models[1], "# converts", interpreter)
     models = tuple(
         mark_gpu_use(it, read.models.get(it.source_name))

@@ -21,7 +21,7 @@ from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.demand import IN_PANDAS, measure_demand
 from ensemble_tools.serving.joining import Predictor, join_steps
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Choices, PublishedModel, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, PublishedModel, ServingPlan, plan_archive
 from ensemble_tools.serving.publish import publish, retract
 from ensemble_tools.workflows.program import Kept
 from tests.support.category_files import with_a_category_twice
@@ -35,7 +35,7 @@ TRANSFORM, PREDICT = "hash.0_transformworkflowtriton", "hash.1_predictpytorchtri
 def planned(repository: Path) -> ServingPlan:
     read = read_repository(repository)
     graph = read_executor_graph(read)
-    return plan(read, graph, Namespace("hash"), Choices(compile=Compile.AUTO))
+    return plan_archive(read, graph, Namespace("hash"), Choices(compile=Compile.AUTO))
 
 
 def join_plan(made: ServingPlan, predictors: Mapping[str, Predictor]) -> ServingPlan:
@@ -486,13 +486,13 @@ def test_a_workflow_that_is_not_compiled_takes_the_steps_apart(tmp_path: Path) -
     read = read_repository(archive)
     graph, choices = read_executor_graph(read), Choices(compile=Compile.AUTO)
     joining = replace(choices, warm=True, predictors=PREDICTORS)
-    joined = plan(read, graph, Namespace("hash"), joining)
+    joined = plan_archive(read, graph, Namespace("hash"), joining)
     assert len(joined.models) == 1
     with pytest.raises(WorkflowsUnusable) as unusable:
         publish(joined, serving)
     assert not [*serving.iterdir()]
     read = read.with_unusable(unusable.value.reasons)
-    made = plan(read, graph, Namespace("hash"), joining)
+    made = plan_archive(read, graph, Namespace("hash"), joining)
     assert [*made.triton_names] == [TRANSFORM, PREDICT, "hash"]
     assert (made.compiled, len(made.not_compiled)) == (0, 1)
     why = "the step 0_transformworkflowtriton is NVTabular itself"

@@ -35,7 +35,14 @@ from ensemble_tools.serving.ensemble_tensors import check_ensemble
 from ensemble_tools.serving.layout import write_layout
 from ensemble_tools.serving.namespace import NAME_MAX, Namespace
 from ensemble_tools.serving.opened_archive import read_archive
-from ensemble_tools.serving.plan import Choices, Form, PublishedModel, Rewrite, ServingPlan, plan
+from ensemble_tools.serving.plan import (
+    Choices,
+    Form,
+    PublishedModel,
+    Rewrite,
+    ServingPlan,
+    plan_archive,
+)
 from ensemble_tools.serving.publish import MAX_DEPTH, publish, retract
 from tests.support.category_files import parquet
 
@@ -78,17 +85,17 @@ def ensemble(*steps: str) -> str:
 
 def planned(root: Path, *, strict: bool = True, entry: str | None = None) -> ServingPlan:
     repository = read_repository(root, entry)
-    return plan(repository, None, Namespace("hash"), Choices(strict=strict))
+    return plan_archive(repository, None, Namespace("hash"), Choices(strict=strict))
 
 
 def test_the_longest_name(tmp_path: Path) -> None:
     """It is the entry model's alone: no name of a step has to be made for that."""
     name = "m" * NAME_MAX
     repository = read_repository(add(tmp_path, "entry", f'backend: "python" {TENSORS}'))
-    assert plan(repository, None, Namespace(name)).triton_names == (name,)
+    assert plan_archive(repository, None, Namespace(name)).triton_names == (name,)
     dense = read_repository(Path(__file__).parents[4] / "examples/merlin/dense/repository")
     with pytest.raises(IllegalName, match="use a shorter name"):
-        plan(dense, read_executor_graph(dense), Namespace(name))
+        plan_archive(dense, read_executor_graph(dense), Namespace(name))
 
 
 def config(model: PublishedModel) -> pb.ModelConfig:
@@ -297,7 +304,9 @@ def test_remedy_of_an_ensemble(strict: bool, tmp_path: Path) -> None:
     config_path.write_text(re.sub("data_type: .*", "", config_path.read_text()))
     repository = read_repository(root)
     with pytest.raises(ConfigIncomplete, match="; export the model again, or declare it"):
-        plan(repository, read_executor_graph(repository), Namespace("m"), Choices(strict=strict))
+        plan_archive(
+            repository, read_executor_graph(repository), Namespace("m"), Choices(strict=strict)
+        )
 
 
 @pytest.mark.slow
@@ -342,12 +351,12 @@ def test_changed_executor(change: str, tmp_path: Path) -> None:
     """An executor with a model.py of its own is served as it is: an ensemble would lose it."""
     repository = read_repository(own_executor(tmp_path, change))
     graph = read_executor_graph(repository)
-    made = plan(repository, graph, Namespace("h"))
+    made = plan_archive(repository, graph, Namespace("h"))
     assert made.form is Form.EXECUTOR
     assert "model.py is not the one that merlin-systems exports" in made.reasons[0]
     assert made.called == ("h.0_transformworkflowtriton", "h.1_predictpytorchtriton")
     with pytest.raises(GraphNotExpressible, match=r"model\.py is not the one that merlin-systems"):
-        plan(repository, graph, Namespace("h"), Choices(rewrite=Rewrite.ENSEMBLE))
+        plan_archive(repository, graph, Namespace("h"), Choices(rewrite=Rewrite.ENSEMBLE))
 
 
 def test_same_executor(tmp_path: Path) -> None:
@@ -376,7 +385,7 @@ def test_ensemble_as_an_executors_child(tmp_path: Path) -> None:
     child.mkdir()
     (child / "config.pbtxt").write_text(text_format.MessageToString(message))
     repository = read_repository(root)
-    made = plan(repository, read_executor_graph(repository), Namespace("h"))
+    made = plan_archive(repository, read_executor_graph(repository), Namespace("h"))
     assert made.form is Form.PURE_ENSEMBLE
     assert set(made.triton_names) == {
         "h.0_transformworkflowtriton",
@@ -490,7 +499,7 @@ def test_a_name_of_ours(entry: str, archive: Path, serving: Path) -> None:
     """An archive may have it, too: it is found where the archive has it."""
     (archive / entry / ".archive").symlink_to(archive / "m/1/model.py")
     before = files(archive)
-    published = plan(read_repository(archive, entry), None, Namespace("hash"))
+    published = plan_archive(read_repository(archive, entry), None, Namespace("hash"))
     publish(published, serving)
     copied = serving / "hash/.archive/hash" / entry / ".archive"
     assert copied.resolve() == (archive / "m/1/model.py").resolve()
@@ -621,7 +630,7 @@ def test_category_file_of_a_workflow_that_nvtabular_serves(tmp_path: Path, servi
     parquet(place, item_id=np.zeros(5_000_000, np.int64))
     repository = read_repository(root)
     graph = read_executor_graph(repository)
-    delivered = plan(repository, graph, Namespace("model"))
+    delivered = plan_archive(repository, graph, Namespace("model"))
     with pytest.raises(PayloadBroken, match=r"unique\.item_id\.parquet: has 5000000 rows in"):
         publish(delivered, serving)
     assert not [*serving.iterdir()]

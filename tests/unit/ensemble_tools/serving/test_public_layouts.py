@@ -10,7 +10,7 @@ import pytest
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.errors import DemandRefused, PayloadMissing
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import ServingPlan, plan
+from ensemble_tools.serving.plan import ServingPlan, plan_archive
 
 TENSORS = (
     'input { name: "i" data_type: TYPE_FP32 dims: 1 } '
@@ -92,7 +92,7 @@ def lay_out(directory: Path, config: str, found: tuple[str, ...]) -> None:
 def planned(root: Path, config: str, found: tuple[str, ...]) -> ServingPlan:
     """How the archive of one model, m, is served."""
     lay_out(root / "m", config, found)
-    return plan(read_repository(root), None, Namespace("m"))
+    return plan_archive(read_repository(root), None, Namespace("m"))
 
 
 @pytest.mark.parametrize("source", PUBLIC)

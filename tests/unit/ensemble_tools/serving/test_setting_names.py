@@ -9,7 +9,7 @@ import pytest
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.errors import ConfigIncomplete, GraphNotExpressible
 from ensemble_tools.serving.namespace import Namespace
-from ensemble_tools.serving.plan import Choices, Rewrite, plan
+from ensemble_tools.serving.plan import Choices, Rewrite, plan_archive
 from tests.golden.archives import Graph
 from tests.golden.cases import USER, Case, keeps_names, workflow
 
@@ -42,7 +42,7 @@ def inline_alone() -> Case:
 def test_completion(config: str | None, says: str, tmp_path: Path) -> None:
     """A config that lacks what Triton could complete says which setting lets it."""
     with pytest.raises(ConfigIncomplete, match=says):
-        plan(
+        plan_archive(
             read_repository(write_model(tmp_path, config)),
             None,
             Namespace("m"),
@@ -54,7 +54,7 @@ def test_completion_under_an_executor(tmp_path: Path) -> None:
     case = keeps_names()
     (case.write(tmp_path) / "1_predict/config.pbtxt").unlink()
     with pytest.raises(ConfigIncomplete, match=r"whatever SERVE_AUTO_COMPLETE is$"):
-        plan(read_repository(tmp_path), case.graph, Namespace("m"))
+        plan_archive(read_repository(tmp_path), case.graph, Namespace("m"))
 
 
 def test_rewriting(tmp_path: Path) -> None:
@@ -64,6 +64,6 @@ def test_rewriting(tmp_path: Path) -> None:
     with pytest.raises(
         GraphNotExpressible, match=r"; SERVE_REWRITE=auto serves the executor itself$"
     ):
-        plan(repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.ENSEMBLE))
-    served = plan(repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.EXECUTOR))
+        plan_archive(repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.ENSEMBLE))
+    served = plan_archive(repository, case.graph, Namespace("m"), Choices(rewrite=Rewrite.EXECUTOR))
     assert served.reasons == ("SERVE_REWRITE=executor asks for it",)

@@ -16,7 +16,7 @@ from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.serving.overlay import overlay_model
-from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan
+from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan_archive
 from ensemble_tools.serving.unpickling import check_unpickled, find_unpickled
 from ensemble_tools.workflows.program import Kept
 from tests.support import models
@@ -42,7 +42,7 @@ def planned(
     repository = read_repository(path)
     graph = read_executor_graph(repository)
     choices = Choices(rewrite=rewrite, compile=Compile.AUTO if compiles else Compile.OFF)
-    return plan(repository, graph, Namespace("model"), choices), repository
+    return plan_archive(repository, graph, Namespace("model"), choices), repository
 
 
 def found(path: Path, rewrite: Rewrite = Rewrite.AUTO, compiles: bool = True) -> dict[str, str]:
@@ -133,10 +133,10 @@ def test_what_was_to_be_compiled_and_is_not(export: Path) -> None:
     repository = read_repository(export)
     graph = read_executor_graph(repository)
     choices = Choices(compile=Compile.AUTO, pickles=False)
-    assert plan(repository, graph, Namespace("model"), choices).compiled == 1
+    assert plan_archive(repository, graph, Namespace("model"), choices).compiled == 1
     repository = repository.with_unusable({STEP: "its tables are unusable"})
     with pytest.raises(PicklesRefused, match=r"workflow\.pkl: NVTabular .* tables are unusable"):
-        plan(repository, graph, Namespace("model"), choices)
+        plan_archive(repository, graph, Namespace("model"), choices)
 
 
 def test_steps_of_several_stages() -> None:

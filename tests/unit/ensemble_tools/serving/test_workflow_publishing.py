@@ -15,7 +15,7 @@ from ensemble_tools import (
     Namespace,
     ServingPlan,
     WorkflowsUnusable,
-    plan,
+    plan_archive,
     publish,
     read_executor_graph,
     read_repository,
@@ -32,7 +32,7 @@ EXAMPLES = Path(__file__).parents[4] / "examples/merlin"
 def compiled(name: str) -> ServingPlan:
     repository = read_repository(EXAMPLES / name / "repository")
     graph, choices = read_executor_graph(repository), Choices(compile=Compile.AUTO)
-    return plan(repository, graph, Namespace("m"), choices)
+    return plan_archive(repository, graph, Namespace("m"), choices)
 
 
 def test_a_second_workflow_whose_files_are_broken(tmp_path: Path) -> None:

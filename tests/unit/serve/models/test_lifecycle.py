@@ -114,7 +114,7 @@ async def test_what_stubs_have_started_is_looked_for_without_threads(tmp_path: P
     mine = tmp_path / "mine"
     async with parts_on_fake(tmp_path, hosting=hosting) as on:
         await on.load()
-        plan = on.registry.loaded("m").serving
+        plan = on.registry.loaded("m").plan
 
         with stub(on.repository, "m.step", WAIT_S, more=starting(mine)):
             await until(lambda: len(started_by(mine)) == 2)

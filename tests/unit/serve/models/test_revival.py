@@ -109,7 +109,7 @@ async def test_a_model_that_is_looked_at(tmp_path: Path) -> None:
             old = running.enter_context(stub(on.repository, "m.step", WAIT_S))
             await on.load()
             model = on.registry.loaded("m")
-            model.stubs = await on.hosting.find_stubs(model.serving)
+            model.stubs = await on.hosting.find_stubs(model.plan)
             for _ in range(2):
                 on.revival.look_at(model)
             await asyncio.sleep(0.3)
