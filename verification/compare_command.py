@@ -26,6 +26,7 @@ from verification.errors import VerificationError
 from verification.ranking.bounds import MOST_PLACES, Bound, parse_bound
 from verification.reports.progress import Progress
 from verification.reports.ranking_json import to_ranking_json
+from verification.reports.ranking_page import write_ranking_page
 from verification.reports.ranking_report import RankingReport
 from verification.reports.ranking_text import write_ranking_lines
 from verification.requests.request_file import read_requests
@@ -113,6 +114,8 @@ def _compare(options: argparse.Namespace, environment: Mapping[str, str]) -> Ran
         report = run_cancellable(compare_archives(comparing, settings, environment, Progress()))
     if options.json is not None:
         write_file(options.json, f"{to_ranking_json(report)}\n".encode())
+    if options.html is not None:
+        write_file(options.html, write_ranking_page(report).encode())
     return report
 
 
@@ -168,6 +171,12 @@ def _make_parser() -> argparse.ArgumentParser:
     add_python(parser)
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the report as JSON to FILE, too"
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write the report as a page with pictures to FILE, too",
     )
     parser.add_argument(
         "--skip-timing", action="store_true", help="compare only: no times, no memory"

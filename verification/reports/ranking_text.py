@@ -6,35 +6,31 @@ from collections.abc import Iterator
 
 from verification.ranking.bounds import explain_none
 from verification.ranking.tally import KENDALL, QUANTILES, SAME_FIRST, SPEARMAN, Tally, name_overlap
-from verification.reports.ranking_report import Asked, RankingReport, Side, name_requests
+from verification.reports.ranking_report import Asked, RankingReport, name_requests
 from verification.reports.text_report import clean, format_cost, format_table
 
 _SHOWN_QUANTILES = (0.05, 0.5, 0.95)
 
 
+COST_HEAD = ("archive", "p50", "p95", "memory", "of which own", "processes", "load")
+
+
 def write_ranking_lines(report: RankingReport) -> Iterator[str]:
     """The report's lines."""
-    for side in (report.old, report.new):
-        yield f"{side.title}  {clean(side.archive)}  ({side.form})"
-    for side in (report.old, report.new):
-        yield from _write_notes(side)
-    for sentence in report.inputs:
-        yield f"input {clean(sentence)}"
+    yield from describe_archives(report)
     yield ""
-    yield from _write_requests(report)
-    for sentence in report.list_changes(breaks=False):
-        yield f"output {clean(sentence)}"
-    if report.chance:
-        yield (
-            f"OLD answers otherwise when it is asked again ({name_requests(report.chance)}): `OLD "
-            "again` has the means of its own two answers"
-        )
+    yield from describe_requests(report)
     for tally, own in zip(report.tallies, report.own, strict=True):
+        head, rows = list_figures(tally, own, report)
         yield ""
-        yield from _write_tally(tally, own, report)
+        yield f"{clean(tally.target.name)}: {describe_lists(tally)}"
+        if rows:
+            yield from format_table(head, rows)
+        yield from describe_target(tally, report)
     if report.costs:
         yield ""
-        yield from _write_costs(report)
+        yield from format_table(COST_HEAD, [format_cost(cost) for cost in report.costs])
+        yield from describe_costs(report)
     yield ""
     yield from conclude(report)
 
@@ -56,15 +52,19 @@ def conclude(report: RankingReport) -> Iterator[str]:
         yield "COMPARED: NEW answers what OLD answers, in the same form; no --at-least was given"
 
 
-def _write_notes(side: Side) -> Iterator[str]:
-    if side.random:
-        yield (
-            f"note: {side.title}: {', '.join(side.random)} draws random numbers: its answers "
-            "differ from call to call, and so do the figures"
-        )
+def describe_archives(report: RankingReport) -> Iterator[str]:
+    """Both, how they are served, and the inputs that they declare differently."""
+    for side in (report.old, report.new):
+        yield f"{side.title}  {clean(side.archive)}  ({side.form})"
+    for side in (report.old, report.new):
+        if side.random:
+            yield f"note: {side.title}: {', '.join(side.random)} draws random numbers"
+    for sentence in report.inputs:
+        yield f"input {clean(sentence)}"
 
 
-def _write_requests(report: RankingReport) -> Iterator[str]:
+def describe_requests(report: RankingReport) -> Iterator[str]:
+    """How many were answered and refused, and why; which outputs are not alike."""
     yield (
         f"requests  {len(report.asked)}: {report.answered} answered by both, {report.equal} of "
         "them with the same bits"
@@ -77,6 +77,13 @@ def _write_requests(report: RankingReport) -> Iterator[str]:
         if refused:
             yield f"{text}: {len(refused)}: {name_requests([it.request for it in refused])}"
             yield from _write_refusal(refused[0])
+    for sentence in report.list_changes(breaks=False):
+        yield f"output {clean(sentence)}"
+    if report.chance:
+        yield (
+            f"OLD answers otherwise when it is asked again ({name_requests(report.chance)}): `OLD "
+            "again` has the means of its own two answers"
+        )
 
 
 def _write_refusal(asked: Asked) -> Iterator[str]:
@@ -85,33 +92,46 @@ def _write_refusal(asked: Asked) -> Iterator[str]:
             yield f"    {title}: {clean(message)}"
 
 
-def _write_tally(tally: Tally, own: Tally, report: RankingReport) -> Iterator[str]:
-    yield f"{clean(tally.target.name)}: {describe_lists(tally)}"
-    rows, unmeasured = [], []
-    for measure, places in list_measures(report):
+def list_figures(
+    tally: Tally, own: Tally, report: RankingReport
+) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a target's table: the measures that have a list."""
+    head = ["measure", "mean", "median", "5 % below", "lowest", "lists", "lowest at"]
+    rows = []
+    for measure, _ in _list_measures(report):
         summary = tally.summarize(measure)
-        if not summary.lists:
-            unmeasured.append(f"{measure}: not measured: {explain_none(places, tally)}")
-            continue
-        figures = (summary.mean, summary.median, summary.low, summary.lowest)
-        cells = [f"{figure:.4f}" for figure in figures]
-        if report.chance:
-            cells.insert(1, f"{own.summarize(measure).mean:.4f}")
-        rows.append((measure, *cells, str(summary.lists), clean(summary.lowest_request)))
-    if rows:
-        head = ["measure", "mean", "median", "5 % below", "lowest", "lists", "lowest at"]
-        if report.chance:
-            head.insert(2, "OLD again")
-        yield from format_table(head, rows)
-    yield from unmeasured
+        if summary.lists:
+            figures = (summary.mean, summary.median, summary.low, summary.lowest)
+            cells = [measure, *(f"{figure:.4f}" for figure in figures)]
+            row = [*cells, str(summary.lists), clean(summary.lowest_request)]
+            if report.chance:
+                again = own.summarize(measure)
+                row.insert(2, f"{again.mean:.4f}" if again.lists else "-")
+            rows.append(row)
+    if report.chance:
+        head.insert(2, "OLD again")
+    return head, rows
+
+
+def describe_target(tally: Tally, report: RankingReport) -> Iterator[str]:
+    """What was not measured and why, the first item, and the scores."""
+    for measure, places in _list_measures(report):
+        if not tally.summarize(measure).lists:
+            yield f"{measure}: not measured: {explain_none(places, tally)}"
     first = tally.summarize(SAME_FIRST)
     if first.lists:
         changes = 100 * (1 - first.mean)
         yield f"the first item changes in {changes:.2f} % of {_count(first.lists, 'list')}"
-    yield from _write_shift(tally)
+    for title, nans in zip(("OLD", "NEW"), tally.nans, strict=True):
+        if nans:
+            have = "it has" if nans == 1 else "they have"
+            yield f"{title} scores {_count(nans, 'item')} NaN: {have} no place"
+    if tally.repeats:
+        yield f"ids that come twice in a list: {tally.repeats}; the first place counts"
+    yield from _describe_shift(tally)
 
 
-def list_measures(report: RankingReport) -> Iterator[tuple[str, int]]:
+def _list_measures(report: RankingReport) -> Iterator[tuple[str, int]]:
     """The measures that are shown, and the places that they look at."""
     yield SAME_FIRST, 1
     for places in report.places:
@@ -133,29 +153,22 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _write_shift(tally: Tally) -> Iterator[str]:
-    for title, nans in zip(("OLD", "NEW"), tally.nans, strict=True):
-        if nans:
-            have = "it has" if nans == 1 else "they have"
-            yield f"{title} scores {_count(nans, 'item')} NaN: {have} no place"
-    if tally.repeats:
-        yield f"{tally.repeats} ids come twice in a list: the first place counts"
+def _describe_shift(tally: Tally) -> Iterator[str]:
     shift = tally.summarize_shift()
-    if shift is None:
-        return
-    of_shown = [
-        f"{100 * part:g} %: {shift.quantiles[QUANTILES.index(part)]:+.4g}"
-        for part in _SHOWN_QUANTILES
-    ]
-    yield (
-        f"score shift (NEW less OLD) of {shift.items} items: mean {shift.mean:+.4g}, largest "
-        f"{shift.largest:.4g}, quantiles {', '.join(of_shown)}"
-    )
+    if shift is not None:
+        shown = [
+            f"{100 * part:g} %: {quantile:+.4g}"
+            for part, quantile in zip(QUANTILES, shift.quantiles, strict=True)
+            if part in _SHOWN_QUANTILES
+        ]
+        yield (
+            f"score shift (NEW less OLD) of {_count(shift.items, 'item')}: mean {shift.mean:+.4g}, "
+            f"largest {shift.largest:.4g}, quantiles {', '.join(shown)}"
+        )
 
 
-def _write_costs(report: RankingReport) -> Iterator[str]:
-    head = ("archive", "p50", "p95", "memory", "of which own", "processes", "load")
-    yield from format_table(head, [format_cost(cost) for cost in report.costs])
+def describe_costs(report: RankingReport) -> Iterator[str]:
+    """What the figures are of."""
     timings = [cost.timing.requests for cost in report.costs if cost.timing]
     if timings:
         yield f"time: {max(timings)} requests of each, in turns"
