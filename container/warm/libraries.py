@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -14,22 +14,24 @@ class Library:
     name: str
     #: The modules that are imported, in this order.
     modules: tuple[str, ...]
-    #: Whether it is there on machines with GPUs, for models that need none.
-    beside_gpus: bool = False
+    #: Those that are imported on a machine with GPUs, for models that need none; no modules where
+    #: such a machine has no interpreter of it.
+    beside_gpus: tuple[str, ...] = ()
 
     def is_lacking(self, missing: Collection[str]) -> bool:
         """Whether nothing is left of it without these modules, or what is named like it is not."""
         return self.name in missing or {*self.modules} - {*missing} <= {"numpy"}
 
 
+_PANDAS = ("numpy", "pandas", "cloudpickle")
 _ALL = (
     Library("torch", ("numpy", "torch")),
     Library("tensorflow", ("numpy", "tensorflow")),
     Library("forests", ("numpy", "xgboost", "lightgbm", "treelite")),
     # For exports with Merlin's QueryFeast; what else a multi-stage recommender needs is beside it.
-    Library("feast", ("numpy", "feast", "torch", "faiss"), beside_gpus=True),
+    Library("feast", ("numpy", "feast", "torch", "faiss"), ("numpy", "feast", "faiss")),
     # For compiled workflows with functions in pandas, which need no NVTabular.
-    Library("pandas", ("numpy", "pandas", "cloudpickle"), beside_gpus=True),
+    Library("pandas", _PANDAS, _PANDAS),
     # For those whose predictor runs in the same process.
     Library("torch-pandas", ("numpy", "torch", "pandas", "cloudpickle")),
     Library(
@@ -53,7 +55,10 @@ LIBRARIES = {library.name: library for library in _ALL}
 
 def choose_libraries(gpus: int) -> Mapping[str, Library]:
     """Those of which there are interpreters on a machine with so many GPUs, by name."""
-    return {name: it for name, it in LIBRARIES.items() if it.beside_gpus or not gpus}
+    if not gpus:
+        return LIBRARIES
+    beside = (library for library in _ALL if library.beside_gpus)
+    return {library.name: replace(library, modules=library.beside_gpus) for library in beside}
 
 
 def describe_useless(preload: Iterable[str], libraries: Collection[str]) -> str:

@@ -186,6 +186,8 @@ def test_a_step_whose_functions_may_use_a_gpu_is_not_joined(tmp_path: Path) -> N
 
 
 def test_interpreters_are_those_of_what_is_forked() -> None:
-    """On a machine with GPUs there are no others."""
-    assert [*choose_libraries(2)] == ["feast", "pandas"]
+    """On a machine with GPUs there are no others, nor what predictors alone need."""
+    libraries = choose_libraries(2)
+    assert [*libraries] == ["feast", "pandas"]
+    assert not any("torch" in library.modules for library in libraries.values())
     assert len(choose_libraries(0)) > 2
