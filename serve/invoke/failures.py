@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from serve.errors import CallerError, FailedAtRequest, InvocationFailed, ServeError
@@ -85,7 +86,7 @@ class Failures:
     def error(self, model: Model, triton_request: TritonRequest, refused: Refusal) -> ServeError:
         """The error for it: in our words instead of tritonserver's, where ours say more."""
         explanation = explain_refusal(
-            refused.message,
+            _name_model(refused.message, model),
             triton_request.body,
             lambda: model.plan.inputs,
             self._streaming,
@@ -96,6 +97,14 @@ class Failures:
             replace(refused, message=explanation.said, logged=explanation.logged),
             triton_request,
         )
+
+
+def _name_model(message: str, model: Model) -> str:
+    """The message with the caller's name of the model in the place of tritonserver's."""
+    entry = model.plan.entry
+    if entry == model.name:
+        return message
+    return re.sub(rf"(?<=['\"]){re.escape(entry)}(?=['\".])", model.name, message)
 
 
 def _describe_unknown(operation: str) -> str:

@@ -143,6 +143,19 @@ async def test_answers_that_are_errors(
         assert b"echo" in await on.invoke()
 
 
+async def test_a_caller_knows_the_model_by_its_own_name(tmp_path: Path) -> None:
+    """tritonserver's name of it has its dots written in another way, or a number behind it."""
+    said = "'x' of \"a=_b\": in ensemble 'a=_b', model 'a=_b.step' expects 'INT64'; a=_b 'a=_b=-1'"
+    knobs: Any = {"infer": {"a=_b": {"status": 400, "message": said, "times": 1}}}
+    async with parts_on_fake(tmp_path, **knobs) as on:
+        await asyncio.wait_for(on.lifecycle.load("a.b", on.archive()), WAIT_S)
+        with pytest.raises(CallerError) as raised:
+            await on.invoke("a.b")
+        assert str(raised.value) == (
+            "'x' of \"a.b\": in ensemble 'a.b', model 'a.b.step' expects 'INT64'; a=_b 'a=_b=-1'"
+        )
+
+
 @pytest.mark.parametrize("operation", ["infer", "generate_stream"])
 @pytest.mark.parametrize(
     ("message", "cut"),
