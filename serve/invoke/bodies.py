@@ -79,14 +79,19 @@ class Bodies:
         else:
             if size == 0:  # one tensor and no word about it
                 return triton_request
-            if len(body) > 1:  # tritonserver gets the very bytes that are read here
+            # tritonserver gets the very bytes that are read here.
+            if len(body) > 1 and not (self._infers and size is not None and size <= len(body[0])):
                 triton_request = TritonRequest(forwarded, [b"".join(body)], size)
-            whole = triton_request.body[0]
             if not self._infers:
-                check_object(whole)
+                check_object(triton_request.body[0])
                 return triton_request
-            text = whole[:size]
-            checked = check_request(text, len(whole) - len(text), self._threshold_setting)
+            text = triton_request.body[0][:size]
+            behind = sum(map(len, triton_request.body)) - len(text)
+            checked = check_request(text, behind, self._threshold_setting)
+            if not checked.strings and not checked.has_doubles:
+                return triton_request
+            whole = b"".join(triton_request.body)
+            triton_request = TritonRequest(forwarded, [whole], size)
             for start, end, count in checked.strings:
                 await _check_strings(whole, len(text) + start, len(text) + end, count)
         if checked.has_doubles:  # of a translated one in lists that are too short for that

@@ -84,9 +84,11 @@ def _check_count(tensor: LongInput, elements: int, count: int, data: bytes) -> N
 
 
 def _count_strings(data: bytes) -> int:
-    if b"\\" in data:
-        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return data.count(b'"') // 2
+    if b"\\" not in data:
+        return data.count(b'"') // 2
+    data = data.replace(b"\\\\", b"")
+    # To take these out would take twice as long as counting them.
+    return (data.count(b'"') - data.count(b'\\"')) // 2
 
 
 def read_binary_size(tensor: LongInput, parameters: Mapping[str, Any]) -> int | None:

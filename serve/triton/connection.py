@@ -7,6 +7,7 @@ not used again. The hot path (decision 3).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -25,6 +26,8 @@ STREAM_HIGH_WATER = 4 * 1024 * 1024
 MOST_OF_ERROR = 64 * 1024
 #: Below this a copy costs less than a system call that gathers pieces, in bytes.
 _COPIED_BELOW = 32 * 1024
+#: uvloop's timers are due up to half of this too early, in seconds.
+_TIMER_ROUNDS_S = 0.001
 
 
 class ConnectionFailed(Exception):
@@ -64,18 +67,18 @@ def write_together(transport: asyncio.WriteTransport, pieces: Collection[bytes])
 
 
 class _Limit:
-    """A timer that ends with its block. A class: contextlib's generators cost microseconds."""
+    """A connection's wait for an answer, or for a piece of one. A class: generators cost more."""
 
-    __slots__ = ("_timer",)
+    __slots__ = ("_connection",)
 
-    def __init__(self, timer: asyncio.TimerHandle) -> None:
-        self._timer = timer
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+        self._connection.deadline = math.inf
 
 
 class Connection(asyncio.Protocol):
@@ -97,6 +100,10 @@ class Connection(asyncio.Protocol):
         self._refused: Exception | None = None
         self._error: str | None = None
         self._expired = False
+        #: The end of the wait under way, of the loop's time. There is a timer for it or an earlier
+        #: one, which is moved when it is due: one for each wait costs a small request 3 us.
+        self.deadline = math.inf
+        self._timer: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._when_over: Callable[[], None] | None = None
         self._over_at_head = False
@@ -125,6 +132,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.reusable = False
+        self._stop_timer()
         if not self._complete and self._refused is None:
             self._error = self._error or f"the connection ended{f' ({exc})' if exc else ''}"
         if self._when_over is not None:
@@ -282,12 +290,29 @@ class Connection(asyncio.Protocol):
 
     def _limit(self, timeout_s: float) -> _Limit:
         # within() would start a task for each request: a tenth of the whole budget.
-        return _Limit(asyncio.get_running_loop().call_later(timeout_s, self._expire))
+        loop = asyncio.get_running_loop()
+        self.deadline = loop.time() + timeout_s
+        if self._timer is not None and self._timer.when() > self.deadline:
+            self._stop_timer()
+        if self._timer is None:
+            self._timer = loop.call_at(self.deadline, self._look_at_deadline)
+        return _Limit(self)
 
-    def _expire(self) -> None:
+    def _look_at_deadline(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        if self.deadline - loop.time() > _TIMER_ROUNDS_S:
+            if self.deadline < math.inf:
+                self._timer = loop.call_at(self.deadline, self._look_at_deadline)
+            return
         self._expired = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(AnswerLate())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def _something(self) -> None:
         if self._error is not None:

@@ -32,6 +32,9 @@ from serve.triton.connection import (
 LONGEST_HEADER = 8000
 #: After a burst so many connections stay: each is a descriptor of tritonserver's, too.
 _MOST_IDLE = 64
+#: Bytes of a request that may be on their way to tritonserver: with twice as many as a Unix socket
+#: has by default, which is the kernel's usual limit, a large body takes half as many turns.
+_SENT_AHEAD = 1024 * 1024
 #: Between two tries to connect while too many others wait to be accepted.
 _FULL_S = 0.005
 
@@ -156,6 +159,7 @@ class TritonHttp:
         asyncio takes for one that is on its way.
         """
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD)
         try:
             while True:
                 try:

@@ -56,6 +56,35 @@ async def test_binary_goes_there_and_back(tmp_path: Path) -> None:
         assert on.events("infer") == ["infer"]
 
 
+@pytest.mark.parametrize("datatype", ["UINT8", "BYTES", "FP64"])
+async def test_binary_in_any_pieces(tmp_path: Path, datatype: str) -> None:
+    """Wherever a body is cut, it goes there to the byte, and is refused for the same reason."""
+    tensor = {"UINT8": b"abcdefgh", "BYTES": b"\4\0\0\0abcd", "FP64": b"abcdefgh"}[datatype]
+    shape = b"8" if datatype == "UINT8" else b"1"
+    both = b'{"inputs":[{"name":"x","shape":[%s],"datatype":"%s"' % (shape, datatype.encode())
+    both += b',"parameters":{"binary_data_size":8}}%s]}'
+    more = b',{"name":"y","shape":[1],"datatype":"FP64","data":[1.5]}'
+    async with parts_on_fake(tmp_path) as on:
+        await on.load()
+
+        async def ask(head: bytes, *pieces: bytes) -> bytes | str:
+            headers = [(b"content-type", BINARY + b";json-header-size=%d" % len(head))]
+            try:
+                answer = await on.invocation.forward("m", Request(headers, [*pieces]))
+            except BadRequest as error:
+                return str(error)
+            return b"".join(answer.body)
+
+        for head in (both % b"", both % more):
+            for body in (head + tensor, head + tensor + b"!", head + b"\x09" + tensor[1:]):
+                whole = await ask(head, body)
+                assert whole == body or isinstance(whole, str) or head == both % more
+                for first in (1, len(head) - 1, len(head), len(head) + 1, len(body) - 1):
+                    for second in (first + 1, len(body)):
+                        pieces = body[:first], body[first:second], body[second:]
+                        assert await ask(head, *filter(None, pieces)) == whole
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "says"),
     [

@@ -323,6 +323,36 @@ async def test_an_answer_that_is_late(clock: Clock, said: bytes) -> None:
         assert ends == [True]
 
 
+async def test_each_request_has_its_own_limit(clock: Clock) -> None:
+    """On one connection: neither a longer one before it nor a shorter one counts."""
+    asked = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        for limited_s in (60, 10, 60):
+            await peer.request()
+            if limited_s == 10:
+                clock.advance(9)
+            await peer.send(answer())
+        await peer.request()
+        asked.set()
+        await peer.closed()
+
+    async with fake_server(script) as stage:
+        for limit_s in (60, 10, 60):
+            assert text(await ask(stage, timeout_s=limit_s)) == b"ok"
+        waiting = asyncio.ensure_future(ask(stage, timeout_s=55))
+        await asked.wait()
+        for seconds in (2, 40):  # the limits of the first two requests
+            clock.advance(seconds)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not waiting.done()
+        clock.advance(14)
+        with pytest.raises(AnswerLate):
+            await waiting
+        assert stage.connections == 1
+
+
 @pytest.mark.slow
 async def test_a_trickle_does_not_make_time_stand_still() -> None:
     """The limit is for the whole answer, however its pieces fall together with its end."""
