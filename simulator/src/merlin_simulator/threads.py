@@ -20,7 +20,7 @@ async def run_in_thread(work: Callable[[], Result]) -> Result:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
 
-    def settle(outcome: Callable[[], None]) -> None:
+    def deliver(outcome: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(lambda: None if done.done() else outcome())
 
@@ -29,9 +29,9 @@ async def run_in_thread(work: Callable[[], Result]) -> Result:
             result = work()
         except BaseException as error:
             failure = error
-            settle(lambda: done.set_exception(failure))
+            deliver(lambda: done.set_exception(failure))
         else:
-            settle(lambda: done.set_result(result))
+            deliver(lambda: done.set_result(result))
 
     threading.Thread(target=run, daemon=True).start()
     return await done

@@ -96,7 +96,7 @@ _INSTANCE_TYPE = "ProductionVariantInstanceType"
 _PIDS = "pids"
 
 
-def play(options: argparse.Namespace) -> int:
+def serve_control_plane(options: argparse.Namespace) -> int:
     """Until Ctrl-C or SIGTERM; 1 with one sentence where it cannot start."""
     # Until it serves: whatever was made goes, as it does later.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -27,7 +27,7 @@ from merlin_simulator.runners.processes import find_missing_container
 from merlin_simulator.watch.events import Event, EventLog, make_console
 
 
-def play(options: argparse.Namespace) -> int:
+def serve_endpoint(options: argparse.Namespace) -> int:
     """Until Ctrl-C or SIGTERM; 1 with one sentence where it cannot start."""
     try:
         ours = not options.instance and options.container is None

@@ -74,13 +74,13 @@ def run(options: argparse.Namespace) -> int:
         # The other commands need not wait for its libraries.
         from merlin_simulator.plan_command.files import PlanError, printable
         from merlin_simulator.plan_command.plan_toml import read_settings
-        from merlin_simulator.plan_command.run import plan, print_simulated_replay
+        from merlin_simulator.plan_command.run import print_plan, print_simulated_replay
     try:
         if options.like is not None:
             print_simulated_replay(options.like, options.json)
             return _GOOD
         settings = _override(read_settings(options.plan), options)
-        return _GOOD if plan(settings, options.json, options.report) else _NOT_GOOD
+        return _GOOD if print_plan(settings, options.json, options.report) else _NOT_GOOD
     except (PlanError, OSError) as error:
         print(printable(f"plan: {error}"), file=sys.stderr)
         return _NOT_GOOD

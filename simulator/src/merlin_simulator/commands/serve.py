@@ -85,8 +85,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _run(options: argparse.Namespace) -> int:
     with leaving_at_once():
         # The server and every service: other commands start without them.
-        from merlin_simulator.commands.control_plane import play
-    return play(options)
+        from merlin_simulator.commands.control_plane import serve_control_plane
+    return serve_control_plane(options)
 
 
 def _read_memory(text: str) -> tuple[str, int]:

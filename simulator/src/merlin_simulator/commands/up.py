@@ -39,5 +39,5 @@ def _checked_run(parser: argparse.ArgumentParser, options: argparse.Namespace) -
         parser.error(conflict)
     with leaving_at_once():
         # The server, and all that an endpoint is: other commands start without them.
-        from merlin_simulator.commands.one_endpoint import play
-    return play(options)
+        from merlin_simulator.commands.one_endpoint import serve_endpoint
+    return serve_endpoint(options)

@@ -60,13 +60,15 @@ def running(scratch: Path, state: Path | None = None) -> Iterator[str]:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
     from merlin_simulator.control.persistence.application import Application
-    from merlin_simulator.control.persistence.s3_objects import Shelf, stored_on
+    from merlin_simulator.control.persistence.s3_objects import ObjectFolder, stored_on
 
     # What scripts attach to their roles, AmazonSageMakerFullAccess first of all.
     default_user_config["iam"]["load_aws_managed_policies"] = True
-    shelf = Shelf((scratch if state is None else state) / "s3", keeps=state is not None)
-    application = Application(DomainDispatcherApplication(_make_app), state, shelf)
-    with stored_on(shelf), read_late():
+    object_folder = ObjectFolder(
+        (scratch if state is None else state) / "s3", keeps=state is not None
+    )
+    application = Application(DomainDispatcherApplication(_make_app), state, object_folder)
+    with stored_on(object_folder), read_late():
         ending = threading.Event()
         warming = threading.Thread(target=_warm, args=(application, ending), daemon=True)
         try:
@@ -78,7 +80,7 @@ def running(scratch: Path, state: Path | None = None) -> Iterator[str]:
             ending.set()
             if warming.ident is not None:
                 warming.join()
-            shelf.close()
+            object_folder.close()
 
 
 def _make_app(service: str) -> object:

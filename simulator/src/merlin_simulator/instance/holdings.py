@@ -101,7 +101,7 @@ class Holdings:
             yield
         finally:
             resident.callers -= 1
-            self._settle(resident)
+            self._leave_use(resident)
 
     # -- loads
 
@@ -118,7 +118,7 @@ class Holdings:
         # Each caller has the exception; without one left nobody asks for it.
         if not task.cancelled() and task.exception() is not None:
             resident.failed_at = time.monotonic()
-        self._settle(resident)
+        self._leave_use(resident)
 
     async def _fetch_and_load(self, resident: Resident) -> None:
         while resident.leaving is not None:
@@ -295,9 +295,9 @@ class Holdings:
         resident.leaving = None
         self.evictor.tell_change()
         if not task.cancelled() and task.exception() is None and task.result():
-            self._settle(resident)
+            self._leave_use(resident)
 
-    def _settle(self, resident: Resident) -> None:
+    def _leave_use(self, resident: Resident) -> None:
         """Carry out the fate of a model that nobody asks for, loads or removes any more."""
         self.evictor.tell_change()
         if not resident.idle or self._stopping:

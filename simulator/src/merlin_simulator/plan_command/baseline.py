@@ -14,7 +14,7 @@ from merlin_simulator.plan_command.files import MOST_LINES, UnusableFile
 from merlin_simulator.plan_command.replay_report import StoredReport, make_figures, name_copies
 from merlin_simulator.replay import arithmetic
 from merlin_simulator.replay.copies import SUFFIX, make_names
-from merlin_simulator.replay.load import plan, zipf_shares
+from merlin_simulator.replay.load import draw_arrivals, zipf_shares
 from merlin_simulator.replay.report import FORMAT, RuleChanges
 from merlin_simulator.rules import CacheSetting, Rules
 from merlin_simulator.simulation.demand import TraceDemand
@@ -36,7 +36,7 @@ def make_scenario(stored: StoredReport) -> Scenario:
         found = f"settings.rps: found {settings.rps}"
         raise UnusableFile(stored.path, f"{found}, expected {expected}")
     shares = zipf_shares(settings.models, settings.zipf)
-    arrivals = plan(settings.rps, settings.duration_s, shares, settings.seed)
+    arrivals = draw_arrivals(settings.rps, settings.duration_s, shares, settings.seed)
     seen = RuleChanges() if calibration.rules is None else calibration.rules
     rules = replace(Rules(), **{"loads_at_once": 1} | seen.as_dict())
     if settings.cache is not None:

@@ -49,7 +49,7 @@ def print_simulated_replay(path: Path, json_path: Path | None) -> None:
     print(f"hit ratio {shown}, {answer['loading']['evictions']} evictions")
 
 
-def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = None) -> bool:
+def print_plan(settings: PlanSettings, json_path: Path | None, report: Path | None = None) -> bool:
     """Print the plan; return whether a candidate meets the goals. Raises PlanError.
 
     report: a folder for report.json and trade-off.svg.
@@ -60,13 +60,13 @@ def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = N
         make_folder(report)
     traffic = make_traffic(settings)
     with show_progress() as advance:
-        plan = evaluate_all(settings, traffic, advance)
-    print(printable(write_plan(plan)), end="")
+        answer_plan = evaluate_all(settings, traffic, advance)
+    print(printable(write_plan(answer_plan)), end="")
     if json_path is not None:
-        write_json(json_path, as_json(plan))
+        write_json(json_path, as_json(answer_plan))
     if report is not None:
-        write_report(report, plan)
-    return plan.best is not None
+        write_report(report, answer_plan)
+    return answer_plan.best is not None
 
 
 def as_json(answer_plan: Plan) -> dict[str, Any]:

@@ -32,7 +32,9 @@ def zipf_shares(models: int, exponent: float) -> tuple[float, ...]:
     return tuple(weight / total for weight in weights)
 
 
-def plan(rps: float, duration_s: float, shares: Sequence[float], seed: int) -> tuple[Arrival, ...]:
+def draw_arrivals(
+    rps: float, duration_s: float, shares: Sequence[float], seed: int
+) -> tuple[Arrival, ...]:
     """All arrivals of one replay, in order.
 
     Times and models come from generators of their own: another rate asks for the same models, and

@@ -28,7 +28,7 @@ from merlin_simulator.replay.copies import (
     write_copies,
 )
 from merlin_simulator.replay.live_line import show
-from merlin_simulator.replay.load import Load, Recording, plan, zipf_shares
+from merlin_simulator.replay.load import Load, Recording, draw_arrivals, zipf_shares
 from merlin_simulator.replay.local_endpoint import (
     Scratch,
     make_up_command,
@@ -220,7 +220,7 @@ async def _record(
 ) -> Recording:
     """The traffic on an endpoint that may still be starting."""
     shares = zipf_shares(settings.models, settings.zipf)
-    arrivals = plan(settings.rps, settings.duration_s, shares, settings.seed)
+    arrivals = draw_arrivals(settings.rps, settings.duration_s, shares, settings.seed)
     runtime = Runtime(url, settings.endpoint_name)
     load = Load(runtime, asking, [name + SUFFIX for name in names], settings.outstanding)
     observer = Observer(url, settings.endpoint_name)

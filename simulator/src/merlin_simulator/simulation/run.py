@@ -15,9 +15,9 @@ from merlin_simulator.control.autoscaling.decision import (
     Bounds,
     Past,
     Reading,
+    ScalingChange,
     Situation,
     Tracking,
-    Wish,
     decide,
 )
 from merlin_simulator.simulation.demand import Demand
@@ -53,7 +53,7 @@ class SimulatedScaler:
             count = len(self._endpoint.instances)
             situation = Situation(now, count, self._bounds, self._past)
             decision = decide(situation, [Reading(self._rule, list(self._datapoints))])
-            if isinstance(decision, Wish):
+            if isinstance(decision, ScalingChange):
                 self._start_change(decision)
         self._clock.schedule(now + MINUTE_S, self._decide)
 
@@ -63,13 +63,13 @@ class SimulatedScaler:
         before, self._served_s = self._served_s, self._endpoint.served_s
         return count / max(1.0, (self._served_s - before) / MINUTE_S)
 
-    def _start_change(self, wish: Wish) -> None:
+    def _start_change(self, wish: ScalingChange) -> None:
         self._changing = True
         count, now = len(self._endpoint.instances), self._clock.now
         ready_s = self._endpoint.instance_spec.ready_s if wish.count > count else 0.0
         self._clock.schedule(now + ready_s, lambda: self._finish_change(wish, count))
 
-    def _finish_change(self, wish: Wish, before: int) -> None:
+    def _finish_change(self, wish: ScalingChange, before: int) -> None:
         for _ in range(wish.count - before):
             self._endpoint.add_instance()
         for _ in range(before - wish.count):

@@ -13,7 +13,7 @@ import pytest
 from merlin_simulator.plan_command.files import PlanError, UnusableFile, printable
 from merlin_simulator.plan_command.plan_toml import read_settings
 from merlin_simulator.plan_command.replay_report import read_report
-from merlin_simulator.plan_command.run import plan, print_simulated_replay
+from merlin_simulator.plan_command.run import print_plan, print_simulated_replay
 
 REPLAY = Path(__file__).with_name("replays") / "busy/two-instances.json"
 DEMAND = "[demand]\nmodels = 5\nrps = 5\nhours = 0.01\n"
@@ -38,7 +38,7 @@ def plan_of(tmp_path: Path, text: str | bytes) -> bool:
     """Of a PLAN.toml, from beginning to end."""
     path = tmp_path / "PLAN.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return plan(read_settings(path), tmp_path / "plan.json")
+    return print_plan(read_settings(path), tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from merlin_simulator.plan_command.answers import Plan
 from merlin_simulator.plan_command.candidates import evaluate_all
 from merlin_simulator.plan_command.files import UnusableFile
 from merlin_simulator.plan_command.picture import draw_trade_off
-from merlin_simulator.plan_command.run import plan, write_report
-from merlin_simulator.plan_command.run import plan as run_plan
+from merlin_simulator.plan_command.run import print_plan, write_report
 from merlin_simulator.plan_command.settings import (
     AutoscalingTable,
     DemandTable,
@@ -43,7 +42,7 @@ def test_what_was_there_stays_where_nothing_can_be_written(tmp_path: Path) -> No
     path.write_text("the last one")
     (tmp_path / ".plan.json.new").mkdir()
     with pytest.raises(UnusableFile, match="cannot be written"):
-        plan(SHORT, path)
+        print_plan(SHORT, path)
     assert path.read_text() == "the last one"
 
 
@@ -53,7 +52,7 @@ def test_a_link_and_its_files_rights_stay(tmp_path: Path) -> None:
     real.write_text("the last one")
     real.chmod(0o600)
     link.symlink_to(real)
-    plan(SHORT, link)
+    print_plan(SHORT, link)
     assert link.is_symlink()
     assert json.loads(real.read_text())["models"] == 3
     assert real.stat().st_mode & 0o777 == 0o600
@@ -64,9 +63,9 @@ def test_no_place_is_said_before_the_plan_is_made(tmp_path: Path) -> None:
     """It may take hours."""
     slow = replace(SHORT, demand=DemandTable(trace=tmp_path / "never-read.csv"))
     with pytest.raises(UnusableFile, match="there is no such folder"):
-        plan(slow, tmp_path / "none" / "plan.json")
+        print_plan(slow, tmp_path / "none" / "plan.json")
     with pytest.raises(UnusableFile, match="it is a folder"):
-        plan(slow, tmp_path)
+        print_plan(slow, tmp_path)
 
 
 class Full(io.StringIO):
@@ -83,7 +82,7 @@ def test_who_sees_no_progress_gets_the_plan(
 ) -> None:
     """A closed stderr, and one on a full disk."""
     monkeypatch.setattr(sys, "stderr", stderr)
-    plan(SHORT, None)
+    print_plan(SHORT, None)
     assert "1 x ml.large" in capsys.readouterr().out
 
 
@@ -134,4 +133,4 @@ def test_a_folder_that_cannot_be_written_is_said_first(tmp_path: Path) -> None:
     """Before the plan is made."""
     (tmp_path / "file").write_text("")
     with pytest.raises(UnusableFile, match="no files can be written there"):
-        run_plan(SETTINGS, None, tmp_path / "file")
+        print_plan(SETTINGS, None, tmp_path / "file")

@@ -10,7 +10,7 @@ from typing import Any
 
 from merlin_simulator.control.autoscaling.decision import COOLDOWN_S, Side, Tracking, check_steps
 from merlin_simulator.control.autoscaling.metrics import check_metric
-from merlin_simulator.control.autoscaling.schedules import At, Schedule, read_schedule
+from merlin_simulator.control.autoscaling.schedules import Once, Schedule, read_schedule
 from merlin_simulator.control.autoscaling.variants import (
     DIMENSION,
     NAMESPACE,
@@ -262,12 +262,8 @@ def _tags(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of named resource on scalable targets. most: AWS, "Quotas for Application Auto
-    Scaling".
-
-    The others are members of records and answers, and parts of an ARN.
-    """
+class ResourceKind:
+    """Members of records and answers, and parts of an ARN, of policies or scheduled actions."""
 
     singular: str
     plural: str
@@ -278,7 +274,7 @@ class Kind:
     output: str
     arn_kind: str
     arn_name: str
-    most: int
+    most: int  # AWS, "Quotas for Application Auto Scaling"
 
 
 class _OfTargets:
@@ -287,7 +283,7 @@ class _OfTargets:
     changed: hears that they are not what they were.
     """
 
-    kind: Kind
+    kind: ResourceKind
     hidden: Sequence[str]
 
     def __init__(self, records: Records, clock: Clock, targets: Targets) -> None:
@@ -371,7 +367,7 @@ _CONFIGS = {
 class Policies(_OfTargets):
     """Calls about scaling policies."""
 
-    kind = Kind(
+    kind = ResourceKind(
         singular="scaling policy",
         plural="scaling policies",
         name_title="policy name",
@@ -498,7 +494,7 @@ def _alarms(
 class ScheduledActions(_OfTargets):
     """Scheduled actions. Next: when an action is due, platform seconds."""
 
-    kind = Kind(
+    kind = ResourceKind(
         singular="scheduled action",
         plural="scheduled actions",
         name_title="scheduled action name",
@@ -535,7 +531,7 @@ class ScheduledActions(_OfTargets):
         action = {**action, **{key: members[key] for key in given if members.get(key) is not None}}
         _check(action)
         action = _plan(action, self._clock.now())
-        if "Next" not in action and isinstance(_schedule(action), At):
+        if "Next" not in action and isinstance(_schedule(action), Once):
             raise ServiceError(f"Schedule {action['Schedule']} is in the past.")
         self._keep(action)
         return {}

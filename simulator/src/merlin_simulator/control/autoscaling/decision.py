@@ -121,14 +121,14 @@ class Past:
         """Whether the cooldown of the last scale-in goes on."""
         return _within(self.in_at, self.in_cooldown_s, now)
 
-    def after(self, wish: Wish, before: int, now: float) -> Past:
-        """When a wish is done; before: instances until then.
+    def after(self, change: ScalingChange, before: int, now: float) -> Past:
+        """After this change; before: instances until then.
 
         AWS: a scale-out ends the scale-in's cooldown; in a cooldown it adds to what was added.
         """
-        if wish.count > before:
-            return Past(now, wish.cooldown_s, self.before if self.cooling_out(now) else before)
-        return Past(self.out_at, self.out_cooldown_s, self.before, now, wish.cooldown_s)
+        if change.count > before:
+            return Past(now, change.cooldown_s, self.before if self.cooling_out(now) else before)
+        return Past(self.out_at, self.out_cooldown_s, self.before, now, change.cooldown_s)
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,12 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """Another number of instances, and whose wish it is. side: None for a step policy."""
+class ScalingChange:
+    """Another number of instances, and the policy that has it."""
 
     count: int
     policy: str
-    side: Side | None
+    side: Side | None  # None for a step policy
     cooldown_s: float
 
 
@@ -164,7 +164,7 @@ class NotScaled:
 
 
 #: None: all stays as it is, and nobody is told.
-Decision = Wish | NotScaled | None
+Decision = ScalingChange | NotScaled | None
 
 
 def decide(situation: Situation, readings: Sequence[Reading]) -> Decision:
@@ -191,7 +191,7 @@ def _scale_out(situation: Situation, above: Sequence[Reading]) -> Decision:
     allowed = situation.bounds.clip(count)
     if allowed <= current:
         return NotScaled("AlreadyAtMaxCapacity", leader.rule.policy, Side.HIGH)
-    return Wish(allowed, leader.rule.policy, Side.HIGH, leader.rule.out_cooldown_s)
+    return ScalingChange(allowed, leader.rule.policy, Side.HIGH, leader.rule.out_cooldown_s)
 
 
 def _scale_in(situation: Situation, below: Sequence[Reading]) -> Decision:
@@ -206,7 +206,9 @@ def _scale_in(situation: Situation, below: Sequence[Reading]) -> Decision:
         return None
     if allowed < current:
         cooling = situation.past.cooling_in(situation.now)
-        return None if cooling else Wish(allowed, policy, Side.LOW, leader.rule.in_cooldown_s)
+        return (
+            None if cooling else ScalingChange(allowed, policy, Side.LOW, leader.rule.in_cooldown_s)
+        )
     if current <= situation.bounds.least:
         return NotScaled("AlreadyAtMinCapacity", policy, Side.LOW)
     if _proportional(current, leader.newest, leader.rule) < current:
@@ -260,7 +262,7 @@ def step(
             return NotScaled("AlreadyAtMinCapacity", policy)
         if situation.past.cooling_in(situation.now):
             return None
-    return Wish(allowed, policy, None, float(config.get("Cooldown", COOLDOWN_S)))
+    return ScalingChange(allowed, policy, None, float(config.get("Cooldown", COOLDOWN_S)))
 
 
 def check_steps(config: Mapping[str, Any]) -> None:

@@ -218,15 +218,15 @@ class Scaler:
         if isinstance(decision, NotScaled):
             self._activities.not_scaled(resource, cause, _reason(decision.code, target))
             return
-        wish, before = decision, self._variants.count(parse_resource(resource)) or 0
+        change, before = decision, self._variants.count(parse_resource(resource)) or 0
 
         def done(now: float) -> None:
             after = self._targets.find(resource)
             if after is not None:
-                past = Past(**after["Past"]).after(wish, before, now)
+                past = Past(**after["Past"]).after(change, before, now)
                 self._targets.put({**after, "Past": asdict(past)})
 
-        self._begin(target, wish.count, cause, done)
+        self._begin(target, change.count, cause, done)
 
     def _begin(
         self, target: Mapping[str, Any], count: int, cause: str, done: Callable[[float], None]

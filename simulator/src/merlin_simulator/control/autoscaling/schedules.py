@@ -135,8 +135,8 @@ class Schedule(Protocol):
 
 
 @dataclass(frozen=True)
-class At:
-    """Once."""
+class Once:
+    """One moment alone."""
 
     moment: float
 
@@ -158,7 +158,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Times:
+class CronTimes:
     """By the calendar of a time zone."""
 
     cron: Cron
@@ -196,7 +196,7 @@ def read_schedule(text: str, zone_name: str | None, anchor: float) -> Schedule:
     zone = _zone(zone_name or "UTC")
     if match := _AT.fullmatch(text):
         try:
-            return At(datetime.fromisoformat(match[1]).replace(tzinfo=zone).timestamp())
+            return Once(datetime.fromisoformat(match[1]).replace(tzinfo=zone).timestamp())
         except ValueError as error:
             raise _refused(text, str(error)) from error
     if match := _RATE.fullmatch(text):
@@ -205,7 +205,7 @@ def read_schedule(text: str, zone_name: str | None, anchor: float) -> Schedule:
         return Rate(int(match[1]) * _SECONDS[match[2]], anchor)
     if match := _CRON.fullmatch(text):
         try:
-            return Times(read_cron(match[1]), zone)
+            return CronTimes(read_cron(match[1]), zone)
         except ValueError as error:
             raise _refused(text, str(error)) from error
     raise _refused(text, "it is none of the three")

@@ -29,7 +29,7 @@ class State(Enum):
     INSUFFICIENT_DATA = "INSUFFICIENT_DATA"
 
 
-class Missing(Enum):
+class MissingData(Enum):
     """TreatMissingData."""
 
     MISSING = "missing"
@@ -55,7 +55,7 @@ class Condition:
     threshold: float
     periods: int
     to_alarm: int | None = None
-    missing: Missing = Missing.MISSING
+    missing: MissingData = MissingData.MISSING
 
     @property
     def range(self) -> int:
@@ -98,9 +98,9 @@ def decide(points: Sequence[Point], condition: Condition) -> Decision:
         return Decision(State.ALARM if breaching >= condition.least else State.OK, used)
     filled = condition.periods - len(real)
     breaching = sum(map(condition.breached_by, real))
-    if condition.missing is Missing.BREACHING:
+    if condition.missing is MissingData.BREACHING:
         breaching += filled
-    elif condition.missing is not Missing.NOT_BREACHING:
+    elif condition.missing is not MissingData.NOT_BREACHING:
         return Decision(_undisturbed(points, real, breaching, condition), real)
     return Decision(State.ALARM if breaching >= condition.least else State.OK, real, filled)
 
@@ -109,7 +109,7 @@ def _undisturbed(
     points: Sequence[Point], real: Sequence[Point], breaching: int, condition: Condition
 ) -> State | None:
     """Missing data points are missing, or keep the state."""
-    keeps = condition.missing is Missing.IGNORE
+    keeps = condition.missing is MissingData.IGNORE
     if not real:
         return None if keeps else State.INSUFFICIENT_DATA
     if breaching >= condition.least:
@@ -190,7 +190,7 @@ def _crossed(decision: Decision, condition: Condition) -> str:
 
 
 def _treated(decision: Decision, condition: Condition) -> str:
-    way = "Breaching" if condition.missing is Missing.BREACHING else "NonBreaching"
+    way = "Breaching" if condition.missing is MissingData.BREACHING else "NonBreaching"
     missing = _count(decision.filled, "missing datapoint")
     return f"{missing} {_be(decision.filled)} treated as [{way}]"
 

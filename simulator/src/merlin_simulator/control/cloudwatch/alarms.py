@@ -16,7 +16,7 @@ from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.alarm_states import (
     OPERATORS,
     Condition,
-    Missing,
+    MissingData,
     Point,
     State,
     decide,
@@ -77,7 +77,7 @@ def check_alarm(members: Mapping[str, Any]) -> None:
             f"ComparisonOperator is {members['ComparisonOperator']}, which is for anomaly "
             f"detection: this simulator plays {', '.join(OPERATORS)}."
         )
-    treatments = [treatment.value for treatment in Missing]
+    treatments = [treatment.value for treatment in MissingData]
     if members.get("TreatMissingData", "missing") not in treatments:
         raise _refused(
             f"Unsupported value for TreatMissingData: {members['TreatMissingData']}: expected one "
@@ -376,7 +376,7 @@ def condition_of(record: Record) -> Condition:
         float(record["Threshold"]),
         record["EvaluationPeriods"],
         record.get("DatapointsToAlarm"),
-        Missing(record.get("TreatMissingData", "missing")),
+        MissingData(record.get("TreatMissingData", "missing")),
     )
 
 

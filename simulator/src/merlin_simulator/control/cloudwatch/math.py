@@ -192,22 +192,18 @@ _ROWS: Sequence[Sequence[str]] = (
 
 
 @dataclass(frozen=True)
-class Given:
-    """Values that expressions may read. values: by id; metrics: ids of queries that are no
-    expressions.
+class ExpressionInputs:
+    """Values that expressions may read."""
 
-    times: when the periods begin that are asked for. period_s: their length.
-    """
-
-    values: Mapping[str, Value]
-    metrics: Sequence[str]
-    times: Sequence[float]
-    period_s: float
+    values: Mapping[str, Value]  # by id
+    metrics: Sequence[str]  # ids of queries that are no expressions
+    times: Sequence[float]  # when the periods begin that are asked for
+    period_s: float  # their length
 
 
-def evaluate(expression: str, given: Given) -> Value:
+def evaluate(expression: str, inputs: ExpressionInputs) -> Value:
     """Raises WrongExpression."""
-    parser = _Parser(expression, given)
+    parser = _Parser(expression, inputs)
     try:
         value = parser.read(0)
     except RecursionError as error:
@@ -226,8 +222,8 @@ def names_in(expression: str) -> frozenset[str]:
 class _Parser:
     """Reads and reckons at once, from left to right."""
 
-    def __init__(self, expression: str, given: Given) -> None:
-        self._whole, self._given = expression, given
+    def __init__(self, expression: str, inputs: ExpressionInputs) -> None:
+        self._whole, self._inputs = expression, inputs
         self._tokens = list(_tokens(expression))
         self._next = 0
 
@@ -269,8 +265,8 @@ class _Parser:
             return float(token)
         if self._peek() == "(":
             return self._call(token.upper())
-        if token in self._given.values:
-            return self._given.values[token]
+        if token in self._inputs.values:
+            return self._inputs.values[token]
         raise WrongExpression(
             f"The expression {self._whole!r} names {token!r}, and no query has that Id."
         )
@@ -281,7 +277,7 @@ class _Parser:
             return self._metrics()
         if name == "PERIOD":
             self._listed(")")
-            return float(self._given.period_s)
+            return float(self._inputs.period_s)
         if name == "FILL":
             return self._fill()
         function = FUNCTIONS.get(name)
@@ -304,7 +300,7 @@ class _Parser:
         if self._peek() != ")":
             part = self._take()[1:-1]
         self._expect(")")
-        values = [self._given.values[name] for name in self._given.metrics if part in name]
+        values = [self._inputs.values[name] for name in self._inputs.metrics if part in name]
         return join(values)
 
     def _fill(self) -> Value:
@@ -316,7 +312,7 @@ class _Parser:
         else:
             by = self.read(0)
         self._expect(")")
-        times = self._given.times
+        times = self._inputs.times
         return map_series(
             value,
             lambda series: filled(series, times, by) if by is not None else repeat(series, times),

@@ -13,7 +13,7 @@ from typing import Any
 from merlin_simulator.control.caller import Call
 from merlin_simulator.control.clock import Clock
 from merlin_simulator.control.cloudwatch.math import (
-    Given,
+    ExpressionInputs,
     Series,
     Value,
     WrongExpression,
@@ -204,7 +204,9 @@ def _calculate(
     period_s = query.get("Period") or period_of(queries)
     metrics = [other["Id"] for other in queries if "MetricStat" in other]
     try:
-        return evaluate(query["Expression"], Given(values, metrics, times(period_s), period_s))
+        return evaluate(
+            query["Expression"], ExpressionInputs(values, metrics, times(period_s), period_s)
+        )
     except WrongExpression as error:
         raise ServiceError(
             f"Error in expression '{query['Id']}': {error}", "ValidationError"

@@ -33,7 +33,7 @@ from merlin_simulator.control.persistence.call_journal import (
     JournaledCall,
     is_journaled,
 )
-from merlin_simulator.control.persistence.s3_objects import PIECE, Objects, Shelf
+from merlin_simulator.control.persistence.s3_objects import PIECE, ObjectFolder, Objects
 from merlin_simulator.errors import PlatformFailed
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ _CONDITIONS = {"if-match", "if-none-match"}
 class Application:
     """folder: where what survives is kept; None: nothing is."""
 
-    def __init__(self, moto: WSGIApplication, folder: Path | None, shelf: Shelf) -> None:
+    def __init__(
+        self, moto: WSGIApplication, folder: Path | None, object_folder: ObjectFolder
+    ) -> None:
         if folder is not None and (folder / "buckets").exists():
             raise PlatformFailed(
                 f"{folder / 'buckets'} is of an older simulator, which kept buckets in files of "
@@ -62,7 +64,7 @@ class Application:
         # The same few threads: each keeps for itself what its longest body took of memory.
         self._moto, self._few = moto, ThreadPoolExecutor(_AT_ONCE, "long bodies")
         self._journal = None if folder is None else CallJournal(folder / "calls.jsonl")
-        self._objects, self._conditional = Objects(shelf), threading.Lock()
+        self._objects, self._conditional = Objects(object_folder), threading.Lock()
 
     def restore(self) -> None:
         """Give moto back what it held. Raises PlatformFailed where a file is damaged."""

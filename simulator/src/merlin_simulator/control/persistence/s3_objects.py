@@ -36,8 +36,8 @@ def no_object(path: Path, error: Exception) -> PlatformFailed:
     )
 
 
-class Fresh:
-    """Bytes that were just written to a file: whoever is given them may keep it."""
+class WrittenFile:
+    """A file that was just written: whoever is given it may keep it."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, path.stat().st_size
@@ -46,7 +46,7 @@ class Fresh:
         return self.size
 
 
-class Mapped(mmap.mmap):
+class MappedFile(mmap.mmap):
     """A file's bytes, read as they are asked for; see open_mapped."""
 
     def __iter__(self) -> Iterator[bytes]:  # type: ignore[override]
@@ -64,7 +64,7 @@ class Mapped(mmap.mmap):
 class MappedSlice:
     """Some of a file's bytes in the middle."""
 
-    def __init__(self, whole: Mapped, start: int, stop: int) -> None:
+    def __init__(self, whole: MappedFile, start: int, stop: int) -> None:
         self._whole, self._start, self._stop = whole, start, stop
 
     def __len__(self) -> int:
@@ -74,20 +74,20 @@ class MappedSlice:
         return _pieces(self._whole, self._start, self._stop)
 
 
-def _pieces(whole: Mapped, start: int, stop: int) -> Iterator[bytes]:
+def _pieces(whole: MappedFile, start: int, stop: int) -> Iterator[bytes]:
     """Pages that were read are let go of at once: a process is not as large as what it sends."""
     for begin in range(start, stop, PIECE):
         yield bytes(whole[begin : min(begin + PIECE, stop)])
         whole.madvise(mmap.MADV_DONTNEED)
 
 
-def open_mapped(path: Path) -> Mapped:
+def open_mapped(path: Path) -> MappedFile:
     """The file's bytes; it is not empty. They stay readable while it is removed."""
     with path.open("rb") as file:
-        return Mapped(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-class Shelf:
+class ObjectFolder:
     """A folder of bytes and of records. keeps: whether there are records; False: none is written.
 
     Called from several threads.
@@ -103,13 +103,13 @@ class Shelf:
         for needed in (self._bytes, self._records):
             needed.mkdir(parents=True, exist_ok=True)
 
-    def write(self, pieces: Iterable[bytes]) -> Fresh:
+    def write(self, pieces: Iterable[bytes]) -> WrittenFile:
         """A new file with these bytes."""
         path = self._bytes / uuid.uuid4().hex
         with path.open("wb") as file:
             for piece in pieces:
                 file.write(piece)
-        return Fresh(path)
+        return WrittenFile(path)
 
     def drop(self, path: Path) -> None:
         """Nobody needs these bytes any more, but for a record that is replaced or removed soon."""
@@ -120,7 +120,7 @@ class Shelf:
                 self._remove(path.name)
 
     def put(self, bucket: str, key: str, record: dict[str, Any]) -> None:
-        """Keep what is known of an object; its member "bytes" names a file of this shelf."""
+        """Keep what is known of an object; its member "bytes" names a file of this folder."""
         if not self._keeps:
             return
         path = self.path_of(bucket, key)
@@ -145,7 +145,7 @@ class Shelf:
         with self._lock:
             return dict(self._named.get(bucket, {}))
 
-    def restore(self) -> Iterator[tuple[dict[str, Any], Fresh]]:
+    def restore(self) -> Iterator[tuple[dict[str, Any], WrittenFile]]:
         """Each object's record with its bytes. Raises PlatformFailed with the file's name."""
         for path in sorted(self._records.glob(f"*/*{_RECORD}")):
             try:
@@ -159,7 +159,7 @@ class Shelf:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise no_object(path, error) from error
             self._name(record["bucket"], record["key"], bytes_path.name)
-            yield record, Fresh(bytes_path)
+            yield record, WrittenFile(bytes_path)
 
     def close(self) -> None:
         """From now on what moto lets go of stays on the disk."""
@@ -218,11 +218,13 @@ _PLAIN = (
 
 
 @contextmanager
-def stored_on(shelf: Shelf) -> Iterator[None]:
-    """Whatever moto's S3 is given lies on this shelf, until the end of the block."""
+def stored_on(object_folder: ObjectFolder) -> Iterator[None]:
+    """Whatever moto's S3 is given lies in this folder, until the end of the block."""
     classes = models.FakeKey, models.FakeMultipart
-    models.FakeKey = type("StoredKey", (_StoredKey,), {"shelf": shelf})
-    models.FakeMultipart = type("StoredMultipart", (_StoredMultipart,), {"shelf": shelf})
+    models.FakeKey = type("StoredKey", (_StoredKey,), {"object_folder": object_folder})
+    models.FakeMultipart = type(
+        "StoredMultipart", (_StoredMultipart,), {"object_folder": object_folder}
+    )
     try:
         yield
     finally:
@@ -234,9 +236,9 @@ class _OfParts(str):
 
 
 class _StoredKey(models.FakeKey):  # type: ignore[misc]
-    """An object whose value is a file. shelf: where it lies."""
+    """An object whose value is a file."""
 
-    shelf: Shelf
+    object_folder: ObjectFolder
     path: Path | None = None
     _etag: str | None
 
@@ -255,16 +257,16 @@ class _StoredKey(models.FakeKey):  # type: ignore[misc]
         self._algorithm = algorithm
 
     @property
-    def value(self) -> bytes | Mapped:
+    def value(self) -> bytes | MappedFile:
         assert self.path is not None
         return self.path.read_bytes() if self.contentsize <= PIECE else open_mapped(self.path)
 
     @value.setter
-    def value(self, value: bytes | str | Fresh | Mapped | MappedSlice) -> None:
-        old, fresh = self.path, _fresh(self.shelf, value)
+    def value(self, value: bytes | str | WrittenFile | MappedFile | MappedSlice) -> None:
+        old, fresh = self.path, _fresh(self.object_folder, value)
         self.path, self.contentsize = fresh.path, fresh.size
         if old is not None:
-            self.shelf.drop(old)
+            self.object_folder.drop(old)
 
     @property
     def etag(self) -> str:
@@ -275,22 +277,24 @@ class _StoredKey(models.FakeKey):  # type: ignore[misc]
 
     def dispose(self, garbage: bool = False) -> None:
         if not self.disposed and self.path is not None:
-            self.shelf.drop(self.path)
+            self.object_folder.drop(self.path)
         super().dispose(False)
 
 
 class _StoredMultipart(models.FakeMultipart):  # type: ignore[misc]
     """An upload whose parts are joined from file to file."""
 
-    shelf: Shelf
+    object_folder: ObjectFolder
 
     def complete(
         self, body: Iterable[tuple[int, str]]
-    ) -> tuple[Fresh, str, tuple[str, str, int] | None]:
+    ) -> tuple[WrittenFile, str, tuple[str, str, int] | None]:
         parts = list(self._checked(body))
         if not parts:
             raise models.MalformedXML
-        whole = self.shelf.write(piece for part in parts for piece in _file_pieces(part.path))
+        whole = self.object_folder.write(
+            piece for part in parts for piece in _file_pieces(part.path)
+        )
         etags = b"".join(codecs.decode(part.etag.strip('"'), "hex") for part in parts)
         etag = f"{hashlib.md5(etags, usedforsecurity=False).hexdigest()}-{len(parts)}"
         checksum = self._checksum(parts, whole)
@@ -308,7 +312,7 @@ class _StoredMultipart(models.FakeMultipart):  # type: ignore[misc]
             yield part
             last = part
 
-    def _checksum(self, parts: list[Any], whole: Fresh) -> tuple[str, str, int] | None:
+    def _checksum(self, parts: list[Any], whole: WrittenFile) -> tuple[str, str, int] | None:
         """Its kind, its value and of how many parts it is; None where none was asked for."""
         if not self.metadata.get("x-amz-checksum-algorithm"):
             return None
@@ -342,7 +346,7 @@ def make_record(backend: Any, key: Any) -> dict[str, Any]:
     }
 
 
-def make_key(backend: Any, bucket: FakeBucket, record: dict[str, Any], value: Fresh) -> None:
+def make_key(backend: Any, bucket: FakeBucket, record: dict[str, Any], value: WrittenFile) -> None:
     """Put the object of a record into moto's bucket."""
     key = models.FakeKey(
         name=record["key"],
@@ -391,12 +395,14 @@ def _acl(grants: list[Any] | None) -> Any:
     )
 
 
-def _fresh(shelf: Shelf, value: bytes | str | Fresh | Mapped | MappedSlice) -> Fresh:
-    if isinstance(value, Fresh):
+def _fresh(
+    object_folder: ObjectFolder, value: bytes | str | WrittenFile | MappedFile | MappedSlice
+) -> WrittenFile:
+    if isinstance(value, WrittenFile):
         return value
     if isinstance(value, str):
         value = value.encode()
-    return shelf.write([value] if isinstance(value, bytes | bytearray) else value)
+    return object_folder.write([value] if isinstance(value, bytes | bytearray) else value)
 
 
 def _file_pieces(path: Path) -> Iterator[bytes]:
@@ -416,21 +422,21 @@ _PARTITION = "aws"
 
 
 class Objects:
-    """Those of moto's buckets, kept on a shelf; called from several threads."""
+    """Those of moto's buckets, kept in a folder; called from several threads."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf, self._lock = shelf, threading.Lock()
+    def __init__(self, object_folder: ObjectFolder) -> None:
+        self._object_folder, self._lock = object_folder, threading.Lock()
 
     def restore(self) -> None:
         """Bring all of them back into moto's buckets. Raises PlatformFailed on what is damaged."""
         backend = s3_backends[ACCOUNT][_PARTITION]
-        for record, kept_bytes in self._shelf.restore():
+        for record, kept_bytes in self._object_folder.restore():
             try:
                 make_key(backend, backend.get_bucket(record["bucket"]), record, kept_bytes)
             except Exception as error:  # moto's as well: its record may say anything
-                path = self._shelf.path_of(record["bucket"], record["key"])
+                path = self._object_folder.path_of(record["bucket"], record["key"])
                 raise no_object(path, error) from error
-        self._shelf.sweep()
+        self._object_folder.sweep()
 
     def note(self, bucket: str, key: str) -> None:
         """An object may have changed: keep what moto has of it now."""
@@ -440,7 +446,7 @@ class Objects:
     def note_all(self, bucket: str) -> None:
         """Several may have changed: those of DeleteObjects, the one of a form, or all of them."""
         with self._lock:
-            objects, names = self._of(bucket), self._shelf.names(bucket)
+            objects, names = self._of(bucket), self._object_folder.names(bucket)
             for key in {*names, *set(objects)}:
                 path = getattr(objects.get(key), "path", None)
                 if path is None or path.name != names.get(key):
@@ -449,9 +455,9 @@ class Objects:
     def _note(self, bucket: str, key: str) -> None:
         now = self._of(bucket).get(key)
         if getattr(now, "path", None) is None:  # it is gone, or a mark that it was deleted
-            self._shelf.remove(bucket, key)
+            self._object_folder.remove(bucket, key)
         else:
-            self._shelf.put(bucket, key, make_record(s3_backends[ACCOUNT][_PARTITION], now))
+            self._object_folder.put(bucket, key, make_record(s3_backends[ACCOUNT][_PARTITION], now))
 
     def _of(self, bucket: str) -> Any:
         buckets = s3_backends[ACCOUNT][_PARTITION].buckets

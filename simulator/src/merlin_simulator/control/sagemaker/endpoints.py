@@ -235,9 +235,9 @@ class Endpoints:
                 record["ProductionVariants"], record["Models"], retained
             )
         except DeploymentFailed as error:
-            self._settle(managed, "Failed", str(error))
+            self._end_work(managed, "Failed", str(error))
         else:
-            self._settle(managed, "InService")
+            self._end_work(managed, "InService")
 
     async def _replace(
         self,
@@ -256,14 +256,14 @@ class Endpoints:
         try:
             await managed.deployment.deploy(config["ProductionVariants"], models, retained)
         except DeploymentFailed as error:
-            self._settle(managed, "InService", str(error))
+            self._end_work(managed, "InService", str(error))
             return
         managed.record["EndpointConfigName"] = config["EndpointConfigName"]
         managed.record["ProductionVariants"] = config["ProductionVariants"]
         managed.record["Models"] = models
         managed.record.pop("MetricsConfig", None)
         managed.record |= metrics_config(config)
-        self._settle(managed, "InService")
+        self._end_work(managed, "InService")
 
     async def _change_counts(
         self, managed: ManagedEndpoint, counts: Mapping[str, int], weights: Mapping[str, float]
@@ -271,9 +271,9 @@ class Endpoints:
         try:
             await managed.deployment.scale(counts, weights)
         except DeploymentFailed as error:
-            self._settle(managed, "InService", str(error))
+            self._end_work(managed, "InService", str(error))
         else:
-            self._settle(managed, "InService")
+            self._end_work(managed, "InService")
 
     async def _take_down(self, managed: ManagedEndpoint, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
@@ -313,7 +313,7 @@ class Endpoints:
         managed.work = asyncio.create_task(work)
         managed.work.add_done_callback(lambda task: self._report_failure(managed, task))
 
-    def _settle(self, managed: ManagedEndpoint, status: str, reason: str | None = None) -> None:
+    def _end_work(self, managed: ManagedEndpoint, status: str, reason: str | None = None) -> None:
         record = managed.record
         record.pop("Pending", None)
         if reason is not None:
@@ -337,7 +337,7 @@ class Endpoints:
             _logger.error("endpoint %s: a change failed", managed.name, exc_info=error)
             status = "InService" if managed.deployment.endpoint is not None else "Failed"
             message = f"The simulator failed ({type(error).__name__}: {error}); its log says where."
-            self._settle(managed, status, message)
+            self._end_work(managed, status, message)
 
     def _forget(self, record: Record) -> None:
         with self._reporting(record["EndpointName"]):

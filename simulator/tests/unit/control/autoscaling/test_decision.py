@@ -11,11 +11,11 @@ from merlin_simulator.control.autoscaling.decision import (
     Bounds,
     Past,
     Reading,
+    ScalingChange,
     Side,
     Situation,
     Suspended,
     Tracking,
-    Wish,
     check_steps,
     decide,
     step,
@@ -83,7 +83,7 @@ def test_the_count_follows_the_metric_within_its_bounds(
     current: int, values: Values, count: int | None
 ) -> None:
     found = decide(situation(current), [reading(values)])
-    assert (found.count if isinstance(found, Wish) else None) == count
+    assert (found.count if isinstance(found, ScalingChange) else None) == count
 
 
 @pytest.mark.parametrize(
@@ -103,34 +103,40 @@ def test_the_count_follows_the_metric_within_its_bounds(
 )
 def test_cooldowns_hold(current: int, values: Values, past: Past, count: int | None) -> None:
     found = decide(situation(current, past), [reading(values)])
-    assert (found.count if isinstance(found, Wish) else None) == count
+    assert (found.count if isinstance(found, ScalingChange) else None) == count
 
 
 def test_the_largest_wins_to_scale_out_and_all_must_agree_to_scale_in() -> None:
     low, high = reading([10] * 15, "low"), reading([250] * 3, "high")
     found = decide(situation(1), [reading([150] * 3, "less"), high, low])
-    assert isinstance(found, Wish)
+    assert isinstance(found, ScalingChange)
     assert (found.count, found.policy, found.side) == (3, "high", Side.HIGH)
     for other in ([95.0] * 15, [], [10.0] * 14):
-        assert not isinstance(decide(situation(4), [low, reading(other, "other")]), Wish)
+        assert not isinstance(decide(situation(4), [low, reading(other, "other")]), ScalingChange)
     found = decide(situation(4), [low, reading([60] * 15, "more")])
-    assert isinstance(found, Wish)
+    assert isinstance(found, ScalingChange)
     assert (found.count, found.policy, found.side) == (3, "more", Side.LOW)
 
 
 def test_a_policy_that_may_not_scale_in_is_not_asked_to() -> None:
     fixed = reading([95] * 15, "fixed", disable_scale_in=True)
-    assert not isinstance(decide(situation(4), [fixed]), Wish)
+    assert not isinstance(decide(situation(4), [fixed]), ScalingChange)
     found = decide(situation(4), [fixed, reading([50] * 15, "free")])
-    assert isinstance(found, Wish)
+    assert isinstance(found, ScalingChange)
     assert (found.count, found.policy) == (2, "free")
 
 
 def test_what_is_suspended_stays() -> None:
     out, into = reading([200] * 3), reading([10] * 15)
-    assert not isinstance(decide(situation(2, suspended=Suspended(scale_out=True)), [out]), Wish)
-    assert not isinstance(decide(situation(2, suspended=Suspended(scale_in=True)), [into]), Wish)
-    assert isinstance(decide(situation(2, suspended=Suspended(scale_in=True)), [out]), Wish)
+    assert not isinstance(
+        decide(situation(2, suspended=Suspended(scale_out=True)), [out]), ScalingChange
+    )
+    assert not isinstance(
+        decide(situation(2, suspended=Suspended(scale_in=True)), [into]), ScalingChange
+    )
+    assert isinstance(
+        decide(situation(2, suspended=Suspended(scale_in=True)), [out]), ScalingChange
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,14 +150,14 @@ def test_what_is_suspended_stays() -> None:
 )
 def test_why_an_alarm_changes_nothing(current: int, values: Values, code: str | None) -> None:
     found = decide(situation(current), [reading(values)])
-    assert not isinstance(found, Wish)
+    assert not isinstance(found, ScalingChange)
     assert (found.code if found else None) == code
 
 
 @pytest.mark.parametrize("target", [1e-9, 5e-324])
 def test_a_target_next_to_nothing_wants_as_many_as_the_bounds_have(target: float) -> None:
     found = decide(situation(1), [Reading(Tracking("p", target), [1e9] * 3)])
-    assert isinstance(found, Wish)
+    assert isinstance(found, ScalingChange)
     assert found.count == 5
 
 
@@ -193,7 +199,7 @@ def test_a_step_is_taken_by_how_far_the_metric_is_past_its_threshold(
     config: dict[str, Any], current: int, value: float, count: int | None
 ) -> None:
     found = step(Situation(NOW, current, Bounds(1, 10)), "p", config, value, 50)
-    assert (found.count if isinstance(found, Wish) else None) == count
+    assert (found.count if isinstance(found, ScalingChange) else None) == count
 
 
 @pytest.mark.parametrize(
@@ -210,14 +216,14 @@ def test_cooldowns_hold_for_steps(
     config: dict[str, Any], current: int, value: float, past: Past, count: int | None
 ) -> None:
     found = step(Situation(NOW, current, Bounds(1, 10), past), "p", config, value, 50)
-    assert (found.count if isinstance(found, Wish) else None) == count
+    assert (found.count if isinstance(found, ScalingChange) else None) == count
 
 
 def test_steps_that_are_suspended_stay() -> None:
     halted = Suspended(scale_in=True, scale_out=True)
     at_two = Situation(NOW, 2, Bounds(1, 10), Past(), halted)
-    assert not isinstance(step(at_two, "p", UP, 70, 50), Wish)
-    assert not isinstance(step(at_two, "p", DOWN, 10, 50), Wish)
+    assert not isinstance(step(at_two, "p", UP, 70, 50), ScalingChange)
+    assert not isinstance(step(at_two, "p", DOWN, 10, 50), ScalingChange)
 
 
 @pytest.mark.parametrize(

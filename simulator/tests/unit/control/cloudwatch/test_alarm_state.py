@@ -6,7 +6,7 @@ import pytest
 
 from merlin_simulator.control.cloudwatch.alarm_states import (
     Condition,
-    Missing,
+    MissingData,
     Point,
     State,
     decide,
@@ -57,7 +57,12 @@ def test_the_tables_of_missing_data(
 ) -> None:
     decided = tuple(
         decide(points(drawn), condition(to_alarm=to_alarm, missing=missing)).state
-        for missing in (Missing.MISSING, Missing.IGNORE, Missing.BREACHING, Missing.NOT_BREACHING)
+        for missing in (
+            MissingData.MISSING,
+            MissingData.IGNORE,
+            MissingData.BREACHING,
+            MissingData.NOT_BREACHING,
+        )
     )
     assert decided == states
 
@@ -130,13 +135,13 @@ def test_the_range_is_two_periods_longer() -> None:
         ("-", condition(1), "Insufficient Data: 1 datapoint was unknown."),
         (
             "-",
-            condition(1, missing=Missing.BREACHING),
+            condition(1, missing=MissingData.BREACHING),
             "Threshold Crossed: no datapoints were received for 1 period and 1 missing datapoint "
             "was treated as [Breaching].",
         ),
         (
             "- - -",
-            condition(3, missing=Missing.NOT_BREACHING),
+            condition(3, missing=MissingData.NOT_BREACHING),
             "Threshold Crossed: no datapoints were received for 3 periods and 3 missing datapoints "
             "were treated as [NonBreaching].",
         ),
@@ -147,7 +152,7 @@ def test_the_reason_is_written_as_aws_writes_it(drawn: str, asked: Condition, wo
 
 
 def test_a_reason_by_missing_data_alone_does_not_say_that_others_breached() -> None:
-    asked = condition(3, 2, missing=Missing.BREACHING)
+    asked = condition(3, 2, missing=MissingData.BREACHING)
     words = reason(decide(points("0 - -"), asked), asked)
     assert "[0.0 (25/11/26 02:00:00)] was not greater than the threshold (5.0)" in words
     assert "2 missing datapoints were treated as [Breaching]" in words

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from merlin_simulator.control.cloudwatch.math import (
-    Given,
+    ExpressionInputs,
     Value,
     WrongExpression,
     evaluate,
@@ -16,7 +16,9 @@ from merlin_simulator.control.cloudwatch.math import (
 
 M1 = {0.0: 10.0, 60.0: 20.0, 120.0: 30.0}
 M2 = {0.0: 2.0, 60.0: 0.0, 180.0: 5.0}
-GIVEN = Given({"m1": M1, "m2": M2, "n": 4.0}, ["m1", "m2"], [0.0, 60.0, 120.0, 180.0], 60)
+GIVEN = ExpressionInputs(
+    {"m1": M1, "m2": M2, "n": 4.0}, ["m1", "m2"], [0.0, 60.0, 120.0, 180.0], 60
+)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_what_an_expression_reads() -> None:
 def test_lines_over_many_times_are_drawn_at_once() -> None:
     """15 days of minutes, every second of which has a value: looked for one by one, it is hours."""
     times = [60.0 * number for number in range(21_600)]
-    given = Given({"m1": {one: one for one in times[::2]}}, ["m1"], times, 60)
+    given = ExpressionInputs({"m1": {one: one for one in times[::2]}}, ["m1"], times, 60)
     start = time.process_time()
     value = evaluate("FILL(m1, REPEAT)", given)
     assert time.process_time() - start < 5
