@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import ensemble_tools
 from container.background import restart_for_ever
 from container.machine.children import die_with_parent
 from container.machine.descriptors import limit_descriptors
@@ -33,6 +34,8 @@ from container.warm.libraries import LIBRARIES, Library
 log = logging.getLogger(__name__)
 
 CODE = Path(__file__).parent / "models_side"
+#: What is published beside each compiled workflow, as compiled_workflow.
+RUNTIME = Path(ensemble_tools.__file__).parent / "workflows" / "runtime"
 _BACKLOG = 512
 #: CUDA does not survive a fork: what an interpreter imports sees no GPU, nor do its children.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
@@ -149,6 +152,7 @@ class WarmInterpreters:
                     str(surroundings.utils),
                     str(ready),
                     library.name,
+                    str(RUNTIME) if library.runs_workflows else "",
                     _PADDING,
                     *library.modules,
                 ],

@@ -17,6 +17,8 @@ class Library:
     #: Those that are imported on a machine with GPUs, for models that need none; no modules where
     #: such a machine has no interpreter of it.
     beside_gpus: tuple[str, ...] = ()
+    #: Whether its models may run workflows that are compiled whole: their runtime is imported, too.
+    runs_workflows: bool = False
 
     def is_lacking(self, missing: Collection[str]) -> bool:
         """Whether nothing is left of it without these modules, or what is named like it is not."""
@@ -25,9 +27,9 @@ class Library:
 
 _PANDAS = ("numpy", "pandas", "cloudpickle")
 _ALL = (
-    Library("torch", ("numpy", "torch")),
-    Library("tensorflow", ("numpy", "tensorflow")),
-    Library("forests", ("numpy", "xgboost", "lightgbm", "treelite")),
+    Library("torch", ("numpy", "torch"), runs_workflows=True),
+    Library("tensorflow", ("numpy", "tensorflow"), runs_workflows=True),
+    Library("forests", ("numpy", "xgboost", "lightgbm", "treelite"), runs_workflows=True),
     # For exports with Merlin's QueryFeast; what else a multi-stage recommender needs is beside it.
     Library("feast", ("numpy", "feast", "torch", "faiss"), ("numpy", "feast", "faiss")),
     # For compiled workflows with functions in pandas, which need no NVTabular.

@@ -1,4 +1,4 @@
-"""Starts a warm interpreter: python start.py UTILS READY NAME PADDING MODULE..."""
+"""Starts a warm interpreter: python start.py UTILS READY NAME RUNTIME PADDING MODULE..."""
 
 from warm_interpreter.interpreter import main
 
