@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,8 @@ def _started(command: TritonCommand, log_path: Path) -> Iterator[None]:
 
 
 def _is_live(http: httpx.Client) -> bool:
-    try:
+    with warnings.catch_warnings(), contextlib.suppress(httpx.TransportError):
+        # httpcore leaves a Unix socket to the garbage where nobody listens yet.
+        warnings.simplefilter("ignore", ResourceWarning)
         return http.get("/v2/health/live").status_code == 200
-    except httpx.TransportError:
-        return False
+    return False
