@@ -106,7 +106,7 @@ def _compare(options: argparse.Namespace, environment: Mapping[str, str]) -> Ran
             requests,
             options.k,
             tuple(options.at_least),
-            tuple(options.scores),
+            tuple(dict.fromkeys(options.scores)),
             options.ids,
             not options.skip_timing,
         )

@@ -207,10 +207,11 @@ async def _time(
     ]
     if not answered or not comparing.timing:
         return (None, None)
-    step = max(1, len(answered) // TIMED_REQUESTS)
+    count = min(len(answered), TIMED_REQUESTS)
+    chosen = [answered[number * len(answered) // count] for number in range(count)]
     plans = [(it.title, it.plan) for it in (comparing.old, comparing.new)]
     try:
-        return await time_in_turns(server, plans, answered[::step], progress)
+        return await time_in_turns(server, plans, chosen, progress)
     except Late:
         return (None, None)
 

@@ -11,6 +11,8 @@ from verification.exchange import Answer
 from verification.ranking.targets import Target, split_lists
 from verification.tensors import Array
 
+#: Beyond it, sums of differences may be infinite.
+_LARGEST = 1e290
 _NO_SCORES = np.empty((2, 0))
 
 
@@ -134,8 +136,9 @@ def _describe(lists: Array) -> str:
 
 
 def _keep_finite(old: Array, new: Array) -> Array:
+    """Where both are numbers whose differences can be summed."""
     scores = np.stack([old, new])
-    return scores[:, np.isfinite(scores).all(axis=0)]
+    return scores[:, (np.abs(scores) < _LARGEST).all(axis=0)]
 
 
 def _count_nans(scores: Sequence[Array]) -> tuple[int, int]:

@@ -11,13 +11,12 @@ import numpy as np
 from verification.exchange import Answer, Request
 from verification.ranking.lists import Listed, ListPair, Mismatch, pair_lists
 from verification.ranking.measures import kendall, overlap, spearman
+from verification.ranking.shifts import ShiftTally
 from verification.ranking.targets import Target
-from verification.tensors import Array
 
 KENDALL, SPEARMAN, SAME_FIRST = "kendall", "spearman", "same_first"
 #: The curve of overlaps has these, beside what is asked for.
 CURVE = (1, 2, 3, 5, 10, 20, 50, 100)
-QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
 def name_overlap(k: int) -> str:
@@ -40,18 +39,6 @@ class Summary:
     lowest_request: str = ""
 
 
-@dataclass(frozen=True)
-class Shift:
-    """NEW's score less OLD's, of the items that both lists have, where both are finite."""
-
-    items: int
-    mean: float
-    #: The largest of the absolute differences.
-    largest: float
-    #: At QUANTILES.
-    quantiles: tuple[float, ...]
-
-
 @dataclass
 class Tally:
     """What the lists of one target showed so far; `close` comes after the last request."""
@@ -66,13 +53,13 @@ class Tally:
     #: Whether ids are ranked by their places in the answer: else candidates by their scores.
     is_listed: bool = False
     nans: tuple[int, int] = (0, 0)
+    shifts: ShiftTally = field(default_factory=ShiftTally)
     #: Ids that came before in their list, and were left out.
     repeats: int = 0
     #: Requests whose lists cannot be laid side by side, and why.
     mismatches: list[tuple[str, str]] = field(default_factory=list)
     #: Measure -> figures and the requests that they are of.
     _figures: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
-    _scores: list[Array] = field(default_factory=list)
     #: How ids rank is known when all lists are there.
     _listed: list[tuple[str, Listed]] = field(default_factory=list)
     _ids_are_inputs: bool = True
@@ -120,7 +107,7 @@ class Tally:
         self.longest = max(self.longest, items)
         self.lists += 1
         self.nans = (self.nans[0] + pair.nans[0], self.nans[1] + pair.nans[1])
-        self._scores.append(pair.scores)
+        self.shifts.add(pair.scores)
         for measure, figure in _measure(pair, self.places):
             self._figures.setdefault(measure, []).append((figure, request))
 
@@ -140,27 +127,15 @@ class Tally:
         mean = math.fsum(values) / len(values)
         return Summary(measure, len(values), mean, median, low, lowest, request)
 
-    def summarize_shift(self) -> Shift | None:
-        """None where no item has a finite score in both lists."""
-        old, new = self.scores
-        if not len(old):
-            return None
-        shift = new - old
-        quantiles = tuple(map(float, np.quantile(shift, QUANTILES)))
-        return Shift(len(shift), float(shift.mean()), float(np.abs(shift).max()), quantiles)
-
-    @property
-    def scores(self) -> Array:
-        """The items' finite scores: a row of OLD's, a row of NEW's."""
-        return np.concatenate(self._scores, axis=1) if self._scores else np.empty((2, 0))
-
 
 def _measure(pair: ListPair, places: Sequence[int]) -> Iterator[tuple[str, float]]:
+    """The measures that a list has; each is 1 of two equal ones, which need no counting."""
+    equal = bool((pair.old == pair.new).all())
     if not pair.is_trivial(1):
-        yield SAME_FIRST, overlap(pair.old, pair.new, 1)
+        yield SAME_FIRST, 1.0 if equal else overlap(pair.old, pair.new, 1)
     for k in places:
         if not pair.is_trivial(k):
-            yield name_overlap(k), overlap(pair.old, pair.new, k)
+            yield name_overlap(k), 1.0 if equal else overlap(pair.old, pair.new, k)
     if len(pair.old) > 1:
-        yield KENDALL, kendall(pair.old, pair.new)
-        yield SPEARMAN, spearman(pair.old, pair.new)
+        yield KENDALL, 1.0 if equal else kendall(pair.old, pair.new)
+        yield SPEARMAN, 1.0 if equal else spearman(pair.old, pair.new)

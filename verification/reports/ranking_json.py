@@ -7,7 +7,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from verification.ranking.tally import QUANTILES, Summary, Tally
+from verification.ranking.shifts import QUANTILES
+from verification.ranking.tally import Summary, Tally
 from verification.reports.json_report import write_cost
 from verification.reports.ranking_report import Asked, RankingReport
 
@@ -54,7 +55,7 @@ def _write_refusal(asked: Asked) -> dict[str, str]:
 
 
 def _write_tally(tally: Tally) -> dict[str, Any]:
-    shift = tally.summarize_shift()
+    shift = tally.shifts.summarize()
     return {
         "scores": tally.target.scores,
         "ids": tally.target.ids,
@@ -69,6 +70,7 @@ def _write_tally(tally: Tally) -> dict[str, Any]:
             "items": shift.items,
             "mean": shift.mean,
             "largest": shift.largest,
+            "sampled": shift.sampled,
             "quantiles": {
                 f"{part:g}": value for part, value in zip(QUANTILES, shift.quantiles, strict=True)
             },

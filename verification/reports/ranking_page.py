@@ -118,7 +118,7 @@ def _draw_overlaps(tally: Tally, own: Tally | None) -> Iterator[str]:
 
 def _draw_scores(tally: Tally) -> Iterator[str]:
     """A point for each item: OLD's score to the right, NEW's upwards."""
-    old, new = tally.scores
+    old, new = tally.shifts.scores
     if not len(old):
         return
     low, high = float(min(old.min(), new.min())), float(max(old.max(), new.max()))
@@ -135,7 +135,7 @@ def _draw_scores(tally: Tally) -> Iterator[str]:
         yield f'<circle class="first" r="2.5" cx="{x.place(left)}" cy="{y.place(top)}"/>'
     ends = (x.place(low), y.place(low), x.place(high), y.place(high))
     yield '</g><path class="same" d="M{} {} L{} {}"/></svg>'.format(*ends)
-    by_lot = f", by lot, of {len(old)}" if len(drawn) < len(old) else ""
+    by_lot = f", by lot, of {tally.shifts.items}" if len(drawn) < tally.shifts.items else ""
     yield (
         f"<figcaption>Scores of {len(drawn)} items{by_lot}; those on the dashed line are the same"
         "</figcaption></figure>"

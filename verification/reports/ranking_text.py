@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verification.ranking.bounds import explain_none
-from verification.ranking.tally import KENDALL, QUANTILES, SAME_FIRST, SPEARMAN, Tally, name_overlap
+from verification.ranking.shifts import QUANTILES
+from verification.ranking.tally import KENDALL, SAME_FIRST, SPEARMAN, Tally, name_overlap
 from verification.reports.ranking_report import Asked, RankingReport, name_requests
 from verification.reports.text_report import clean, format_cost, format_table
 
@@ -154,16 +155,17 @@ def _count(number: int, noun: str) -> str:
 
 
 def _describe_shift(tally: Tally) -> Iterator[str]:
-    shift = tally.summarize_shift()
+    shift = tally.shifts.summarize()
     if shift is not None:
         shown = [
             f"{100 * part:g} %: {quantile:+.4g}"
             for part, quantile in zip(QUANTILES, shift.quantiles, strict=True)
             if part in _SHOWN_QUANTILES
         ]
+        by_lot = f" of {shift.sampled} of them, by lot" if shift.sampled < shift.items else ""
         yield (
             f"score shift (NEW less OLD) of {_count(shift.items, 'item')}: mean {shift.mean:+.4g}, "
-            f"largest {shift.largest:.4g}, quantiles {', '.join(shown)}"
+            f"largest {shift.largest:.4g}, quantiles{by_lot} {', '.join(shown)}"
         )
 
 

@@ -62,7 +62,7 @@ def test_candidates() -> None:
     assert [made.summarize(f"overlap@{k}").lists for k in (1, 2, 3, 10)] == [2, 1, 1, 0]
     kendall = made.summarize(KENDALL)
     assert (kendall.lowest, kendall.lowest_request) == (-1.0, "request 2")
-    shift = made.summarize_shift()
+    shift = made.shifts.summarize()
     assert shift is not None
     assert (shift.items, shift.largest) == (6, 1.5)
     assert shift.mean == pytest.approx(0.5 / 6)
@@ -85,7 +85,7 @@ def test_lists_in_the_order_of_the_answer() -> None:
     # Of 6 pairs of the items 1, 2, 3, 4: (1, 2) is turned, and (3, 4) too.
     assert found[KENDALL] == pytest.approx((4 - 2) / 6)
     assert [found[f"overlap@{k}"] for k in (1, 2, 3, 10)] == [0, 1, 2 / 3, 2 / 3]
-    shift = made.summarize_shift()
+    shift = made.shifts.summarize()
     assert shift is not None
     assert shift.items == 2
     assert shift.largest == pytest.approx(0.4)
@@ -143,7 +143,17 @@ def test_scores_that_are_nan() -> None:
         **{f"overlap@{k}": 0.0 for k in (1, 2, 3, 10)},
     }
     assert made.nans == (0, 3)
-    assert made.summarize_shift() is None
+    assert made.shifts.summarize() is None
+
+
+def test_scores_that_are_infinite_or_nearly_so() -> None:
+    """They rank, and no shift is told of them."""
+    old, new = (answer(p=np.array(values)) for values in ([1e308, 1.0, NAN], [-1e308, 2.0, 3.0]))
+    made = tally(Target("p"), (old, new))
+    shift = made.shifts.summarize()
+    assert shift is not None
+    assert (shift.items, shift.largest) == (1, 1.0)
+    assert means(made)[SAME_FIRST] == 0.0
 
 
 @pytest.mark.parametrize(
