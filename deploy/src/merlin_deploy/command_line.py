@@ -40,12 +40,12 @@ class Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True)
 class Command:
-    """interrupted: what Ctrl-C leaves."""
+    """One command and its options."""
 
     help: str
     description: str
     add_options: Callable[[Parser], None]
-    interrupted: str = ""
+    interrupted: str = ""  # a sentence about what Ctrl-C leaves
 
 
 def read_command(program: str) -> Callable[[], int]:

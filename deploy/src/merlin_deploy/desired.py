@@ -65,11 +65,11 @@ def is_content_name(endpoint_name: str, name: str) -> bool:
 
 @dataclass(frozen=True)
 class _Watch:
-    """One threshold. statistic: CloudWatch's, or a percentile such as p99."""
+    """One threshold."""
 
     name: str
     metric: str
-    statistic: str
+    statistic: str  # CloudWatch's, or a percentile such as p99
     threshold: float | None
     operator: str = "GreaterThanThreshold"
 
@@ -215,12 +215,10 @@ Members = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts that only AWS knows. image: with its digest, if it has one. model_data_url: the prefix
-    of all archives, or the archive of a single-model endpoint.
-    """
+    """Facts that only AWS knows."""
 
-    image: str
-    model_data_url: str
+    image: str  # with its digest, if it has one
+    model_data_url: str  # the prefix of all archives, or the archive of a single-model endpoint
 
 
 @dataclass(frozen=True)

@@ -27,17 +27,14 @@ _PLATFORM = "linux/amd64"
 
 @dataclass(frozen=True)
 class LocalImage:
-    """id: sha256:…; names: the engine's, with tags; size: of its layers in bytes.
+    """An image that the engine has."""
 
-    media_type: of its manifest, if the engine knows it before a push.
-    """
-
-    id: str
-    names: tuple[str, ...]
+    id: str  # sha256:…
+    names: tuple[str, ...]  # the engine's, with tags
     labels: dict[str, str]
     platform: str
-    size: int
-    media_type: str | None = None
+    size: int  # of its layers, in bytes
+    media_type: str | None = None  # of its manifest, if the engine knows it before a push
 
 
 def check_image(name: str, image: LocalImage) -> None:
@@ -74,11 +71,11 @@ _DEFAULT_TAG = "latest"
 
 @dataclass(frozen=True)
 class Destination:
-    """repository_uri: as ECR calls it. registry: HOST:PORT that stands for ECR's host, or None."""
+    """Where an image is pushed to."""
 
-    repository_uri: str
+    repository_uri: str  # as ECR calls it
     tag: str
-    registry: str | None = None
+    registry: str | None = None  # HOST:PORT that stands for ECR's host
 
     @property
     def host(self) -> str:

@@ -175,10 +175,10 @@ _ON_ARCHIVE = re.compile(
 
 @dataclass(frozen=True)
 class Target:
-    """The endpoint and the archive of a request. target_model: None for a single-model endpoint."""
+    """The endpoint and the archive of a request."""
 
     endpoint_name: str
-    target_model: str | None
+    target_model: str | None  # None for a single-model endpoint
 
     def __str__(self) -> str:
         return self.target_model or self.endpoint_name
@@ -186,11 +186,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Answer:
-    """variant: InvokedProductionVariant."""
+    """A container's answer."""
 
     content: bytes
     content_type: str
-    variant: str
+    variant: str  # InvokedProductionVariant
 
 
 @dataclass(frozen=True)

@@ -89,11 +89,11 @@ class Layer:
 
 @dataclass
 class PushProgress:
-    """waiting: the engine's message while it waits to try a layer again."""
+    """How far a push has come."""
 
     layers: dict[str, Layer] = field(default_factory=dict)
     digest: str | None = None
-    waiting: str | None = None
+    waiting: str | None = None  # the engine's message while it waits to try a layer again
 
     def read(self, line: Mapping[str, Any]) -> None:
         """Take in one line of the engine. Raises PushStopped."""

@@ -37,10 +37,7 @@ _MULTI_MODEL: Mapping[str, str] = {"SAGEMAKER_MULTI_MODEL": "true"}
 
 @dataclass(frozen=True)
 class EndpointSpec:
-    """An endpoint to be run: of processes, or of attachments where there are any.
-
-    environment: of the containers, beside this program's own.
-    """
+    """An endpoint to be run: of processes, or of attachments where there are any."""
 
     endpoint_name: str
     rules: Rules
@@ -51,6 +48,7 @@ class EndpointSpec:
     single_model: str | None = None
     attachments: tuple[Attachment, ...] = ()
     docker_socket: str | None = None
+    #: Of the containers, beside this program's own.
     environment: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -32,17 +32,14 @@ AnswerT = TypeVar("AnswerT", ContainerAnswer, StreamedAnswer)
 
 @dataclass
 class Variant:
-    """Instances of one model or of many; they come and go. name: of the variant.
-
-    models: where the archives lie, for people.
-    """
+    """Instances of one model or of many; they come and go."""
 
     endpoint_name: str
     multi_model: bool
-    models: str
+    models: str  # where the archives lie, for people
     rules: Rules
     log: EventLog
-    name: str = VARIANT
+    name: str = VARIANT  # of the variant
 
     def __post_init__(self) -> None:
         self._instances: dict[str, Instance] = {}

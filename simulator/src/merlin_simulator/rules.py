@@ -91,18 +91,15 @@ class Rules:
 
 @dataclass(frozen=True)
 class RoutableInstance:
-    """An instance in service, seen from one target model.
-
-    coming: the model is being brought there. memory is used/limit, None: not known.
-    """
+    """An instance in service, seen from one target model."""
 
     name: str
     loaded: bool
-    coming: bool
+    coming: bool  # the model is being brought there
     model_in_flight: int
     in_flight: int
     models: int
-    memory: float | None
+    memory: float | None  # used/limit; None: not known
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,9 @@ def is_put(target_model: str) -> bool:
 
 @dataclass(frozen=True)
 class Aliases:
-    """targets: the archives of each name (TargetModel), the current one first."""
+    """The archives that names stand for."""
 
+    #: Of each name (TargetModel), the current one first.
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property

@@ -28,11 +28,11 @@ YOUNG = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Stored:
-    """An archive in S3. size: in bytes. modified: S3's LastModified, when its upload began."""
+    """An archive in S3."""
 
     target_model: str
-    size: int
-    modified: datetime
+    size: int  # in bytes
+    modified: datetime  # S3's LastModified: when its upload began
 
 
 def find_stored(
@@ -73,9 +73,9 @@ def has_archive(
 
 @dataclass(frozen=True)
 class Leftover:
-    """An unfinished upload, whose parts S3 bills until it is aborted. key: of its object."""
+    """An unfinished upload, whose parts S3 bills until it is aborted."""
 
-    key: str
+    key: str  # of its object
     upload_id: str
     begun: datetime
 
@@ -117,12 +117,12 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """name: the archive's folder. stored: None if a name means an archive that is gone."""
+    """An archive, and what its name says of it."""
 
-    name: str
+    name: str  # the archive's folder
     target_model: str
     standing: Standing
-    stored: Stored | None
+    stored: Stored | None  # None if a name means an archive that is gone
 
 
 def make_rows(

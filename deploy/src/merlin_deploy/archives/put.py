@@ -63,15 +63,14 @@ _ABORT_S = 5.0
 
 @dataclass(frozen=True)
 class PackedArchive:
-    """A file to upload as an archive. digest: its SHA-256, in hex. given: the argument that it was
-    made of, for messages. encryption: as make_encryption makes it."""
+    """A file to upload as an archive."""
 
     file: Path
     size: int
-    digest: str
+    digest: str  # its SHA-256, in hex
     target_model: str
-    given: Path
-    encryption: Mapping[str, str]
+    given: Path  # the argument that it was made of, for messages
+    encryption: Mapping[str, str]  # as make_encryption makes it
 
 
 def hash_file(file: Path, what: str, tell: Tell) -> tuple[str, int]:
@@ -176,24 +175,24 @@ def _aborted_unless_done(account: Account, upload_of: Mapping[str, Any]) -> Iter
 
 @dataclass(frozen=True)
 class Put:
-    """size: in bytes. sent: S3 did not have it before. meant: what its name meant before."""
+    """An archive that was put."""
 
     name: str
     target_model: str
-    size: int
-    sent: bool
-    meant: str | None
+    size: int  # in bytes
+    sent: bool  # S3 did not have it before
+    meant: str | None  # the archive that its name meant before
 
 
 @dataclass(frozen=True)
 class Putter:
-    """Uploads the archives of one `put`. stored, aliases: as they were at its beginning."""
+    """Uploads the archives of one `put`."""
 
     account: Account
     store: ArchiveStore
     encryption: Mapping[str, str]
-    stored: Mapping[str, Stored]
-    aliases: Aliases
+    stored: Mapping[str, Stored]  # as it was at the beginning
+    aliases: Aliases  # as well
     say: Say
     tell: Tell
 

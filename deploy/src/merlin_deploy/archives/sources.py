@@ -31,15 +31,12 @@ _TRUE = ("true", "on", "1")
 
 @dataclass(frozen=True)
 class Source:
-    """An archive, or a folder to be packed. name: what `put` calls it.
+    """An archive, or a folder to be packed."""
 
-    Of the check: tree is the folder to be packed, notes are for whoever puts it.
-    """
-
-    name: str
+    name: str  # as `put` calls it
     path: Path
-    tree: SourceTree | None = None
-    notes: tuple[str, ...] = ()
+    tree: SourceTree | None = None  # the folder to be packed, once it was checked
+    notes: tuple[str, ...] = ()  # of the check, for whoever puts it
 
     @property
     def is_folder(self) -> bool:

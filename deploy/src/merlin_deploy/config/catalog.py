@@ -23,10 +23,10 @@ _NO_REGION = "-global"
 
 @dataclass(frozen=True)
 class Partition:
-    """name: as ARNs have it, such as aws-cn. domain: of its hosts."""
+    """A partition of AWS."""
 
-    name: str
-    domain: str
+    name: str  # as ARNs have it, such as aws-cn
+    domain: str  # of its hosts
 
 
 @cache

@@ -38,12 +38,12 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class Job:
-    """A command's work on one endpoint. say: told of each step. timeout_s: of waiting for it."""
+    """A command's work on one endpoint."""
 
     account: Account
     name: str
-    say: Say
-    timeout_s: float
+    say: Say  # told of each step
+    timeout_s: float  # of waiting for it
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def digest_of(config_name: str) -> str:
 
 @dataclass(frozen=True)
 class Deployed:
-    """An endpoint that `up` made. description: DescribeEndpoint's answer."""
+    """An endpoint that `up` made."""
 
-    description: Description
+    description: Description  # DescribeEndpoint's answer
     tags: Mapping[str, str]
 
     @property

@@ -49,14 +49,14 @@ class Missing:
 
 @dataclass(frozen=True)
 class EndpointPart:
-    """updating_to: the configuration of the update under way."""
+    """The endpoint as SageMaker describes it."""
 
     name: str
     region: str
     status: str
     since: datetime
     failure_reason: str | None = None
-    updating_to: str | None = None
+    updating_to: str | None = None  # the configuration of the update under way
     made_by_up: bool | None = None
 
 
@@ -71,26 +71,23 @@ class Change:
 
 @dataclass(frozen=True)
 class ConfigurationPart:
-    """image: with its digest, if SageMaker tells it. notes: what could not be compared, and why.
-
-    wanted_name and is_wanted are None where what is wanted is not known.
-    """
+    """The endpoint's configuration beside the one that is wanted."""
 
     name: str
-    wanted_name: str | None
-    is_wanted: bool | None
+    wanted_name: str | None  # None where what is wanted is not known
+    is_wanted: bool | None  # None as well then
     changes: tuple[Change, ...]
-    notes: tuple[str, ...]
-    image: str | None
+    notes: tuple[str, ...]  # what could not be compared, and why
+    image: str | None  # with its digest, if SageMaker tells it
     instance_type: str | None
 
 
 @dataclass(frozen=True)
 class Activity:
-    """One step of autoscaling, as AWS describes it. status: Successful, Failed, InProgress, …"""
+    """One step of autoscaling, as AWS describes it."""
 
     at: datetime
-    status: str
+    status: str  # Successful, Failed, InProgress, …
     description: str
     cause: str
     message: str | None
@@ -130,32 +127,31 @@ class TrafficPart:
 
 @dataclass(frozen=True)
 class Alarm:
-    """state: OK, ALARM, INSUFFICIENT_DATA."""
+    """An alarm of the endpoint."""
 
     name: str
-    state: str
+    state: str  # OK, ALARM or INSUFFICIENT_DATA
     reason: str
     since: datetime | None
 
 
 @dataclass(frozen=True)
 class Alias:
-    """target: what InvokeEndpoint calls TargetModel."""
+    """A name, and the archive that it stands for."""
 
     name: str
-    target: str
+    target: str  # InvokeEndpoint's TargetModel
     is_there: bool
 
 
 @dataclass(frozen=True)
 class ArchivesPart:
-    """former: archives that an alias meant before, and none means now. without_alias: archives that
-    none means or meant."""
+    """The archives below the models' prefix."""
 
     count: int
     bytes: int
-    former: int
-    without_alias: int
+    former: int  # that an alias meant before, and none means now
+    without_alias: int  # that none means or meant
     aliases: tuple[Alias, ...]
 
 

@@ -36,9 +36,9 @@ _LONGEST = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Image:
-    """By its manifest, as the registry has it; digest: sha256:… of the manifest's text."""
+    """An image by its manifest, as the registry has it."""
 
-    digest: str
+    digest: str  # sha256:… of the manifest's text
     media_type: str
     manifest: str
     tags: list[str] = field(default_factory=list)

@@ -22,10 +22,10 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True)
 class ErrorAnswer:
-    """status: HTTP's; headers: with the content's type and length."""
+    """An answer to a call that failed."""
 
-    status: int
-    headers: Mapping[str, str]
+    status: int  # HTTP's
+    headers: Mapping[str, str]  # with the content's type and length
     body: bytes
 
 

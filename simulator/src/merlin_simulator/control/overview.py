@@ -48,9 +48,10 @@ _KINDS = ("invoked", "invocation_failed")
 
 @dataclass
 class _Second:
-    """number: of this machine's seconds. requests: by variant, "" for those that came to none."""
+    """The requests of one second."""
 
-    number: int
+    number: int  # of this machine's seconds
+    #: By variant, "" for those that came to none.
     requests: Counter[str] = field(default_factory=Counter)
     errors: int = 0
 
@@ -150,7 +151,7 @@ _ACTIVITIES = 50
 
 @dataclass(frozen=True)
 class Overview:
-    """The control plane as it stands. run: tells this one from the one before a restart."""
+    """The control plane as it stands."""
 
     endpoints: Endpoints
     clock: Clock
@@ -158,6 +159,7 @@ class Overview:
     autoscaling: Autoscaling
     alarms: Alarms
     region: str
+    #: Tells this one from the one before a restart.
     run: str = field(default_factory=lambda: secrets.token_hex(4))
 
     def as_json(self, since: float = 0.0) -> dict[str, Any]:

@@ -118,24 +118,19 @@ _NEEDED = {
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings and parts of a control plane.
+    """The settings and parts of a control plane."""
 
-    s3: boto3's client of moto's buckets; moto_url: where moto answers. memory and quotas: by
-    instance type. work_dir: of instances; state: of what survives a restart. registry: HOST:PORT
-    that stands for ECR's hosts.
-    """
-
-    state: Path
-    work_dir: Path
+    state: Path  # of what survives a restart
+    work_dir: Path  # of instances
     region: str
     rules: Rules
-    memory: Mapping[str, int]
-    quotas: Mapping[str, int]
+    memory: Mapping[str, int]  # bytes, by instance type
+    quotas: Mapping[str, int]  # by instance type
     clock: Clock
     make_runner: MakeRunner
-    s3: Any
-    moto_url: str
-    registry: str | None = None
+    s3: Any  # boto3's client of moto's buckets
+    moto_url: str  # where moto answers
+    registry: str | None = None  # HOST:PORT that stands for ECR's hosts
 
 
 class Plane:

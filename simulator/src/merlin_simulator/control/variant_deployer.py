@@ -34,23 +34,19 @@ _DISK_GB = 30
 
 @dataclass(frozen=True)
 class VariantSpec:
-    """Settings of a variant's instances.
-
-    single_model: the key of the model's archive in the store; None: a multi-model endpoint.
-    work_dir: of all instances of the endpoint; each has a folder of its own in it. role: the
-    model's, an ARN.
-    """
+    """Settings of a variant's instances."""
 
     endpoint_name: str
     variant_name: str
     instance_type: str
-    role: str
+    role: str  # the model's, an ARN
     image: str
     rules: Rules
     budget: Budget
     environment: Mapping[str, str]
+    #: The key of the model's archive in the store; None: a multi-model endpoint.
     single_model: str | None
-    work_dir: Path
+    work_dir: Path  # of all instances of the endpoint; each has a folder of its own in it
 
     def log_of(self, instance: str) -> Path:
         """Where the container's output of an instance is written; see assembly.InstanceFactory."""
@@ -66,17 +62,14 @@ MakeRunner = Callable[
 
 @dataclass(frozen=True)
 class VariantDeployer:
-    """s3: boto3's client of the buckets. memory: bytes by instance type, above what is known.
+    """Makes a variant's instances, and takes them away."""
 
-    rules: of all variants, but for what their configurations say. logs: shows their output.
-    """
-
-    s3: Any
+    s3: Any  # boto3's client of the buckets
     make_runner: MakeRunner
     work_dir: Path
-    rules: Rules
-    memory: Mapping[str, int]
-    logs: ContainerLogs
+    rules: Rules  # of all variants, but for what their configurations say
+    memory: Mapping[str, int]  # bytes by instance type, above what is known
+    logs: ContainerLogs  # shows their output
 
     async def make(
         self,

@@ -50,11 +50,11 @@ class Course:
 
 @dataclass(frozen=True)
 class HeldModel:
-    """A model that an instance holds. wanted: callers wait for it or ask it now. Bytes, seconds."""
+    """A model that an instance holds; bytes and seconds."""
 
     target_model: str
     state: ModelState
-    wanted: bool
+    wanted: bool  # callers wait for it or ask it now
     last_used: float
     memory: int | None
     disk: int
@@ -148,16 +148,12 @@ class Delete:
 
 @dataclass(frozen=True)
 class EvictionTurn:
-    """While a model waits for another one to leave the memory.
-
-    spared: the model itself, and those that were asked to leave and did not. has_left: another one
-    has left since the model began to lack room. over: the deadline is past.
-    """
+    """The models while one waits for another to leave the memory."""
 
     held: Sequence[HeldModel]
-    spared: Collection[str]
-    has_left: bool
-    over: bool
+    spared: Collection[str]  # the model itself, and those that were asked to leave and did not
+    has_left: bool  # another one has left since the model began to lack room
+    over: bool  # the deadline is past
 
 
 def decide_eviction(
@@ -190,16 +186,13 @@ def decide_eviction(
 
 @dataclass(frozen=True)
 class MemoryTurn:
-    """Before a load. Bytes; used: None where it cannot be seen, needed: None where nobody knows.
-
-    loading: what the models need that come before it: are being loaded now and not in used yet, or
-    wait for room.
-    """
+    """The memory before a load, in bytes."""
 
     held: Sequence[HeldModel]
-    needed: int | None
+    needed: int | None  # None where nobody knows
+    #: Needed by the models before it that are loaded now and not in used yet, or wait for room.
     loading: Sequence[int | None]
-    used: int | None
+    used: int | None  # None where it cannot be seen
     limit: int
     threshold: float
 
@@ -246,12 +239,12 @@ def decide_memory(
 
 @dataclass(frozen=True)
 class DiskTurn:
-    """After an archive came onto the disk. Bytes; used: its own needed among them."""
+    """The disk after an archive came onto it, in bytes."""
 
     held: Sequence[HeldModel]
     target_model: str
     needed: int
-    used: int
+    used: int  # its own needed among them
     budget: int | None
 
 
@@ -279,17 +272,14 @@ def decide_disk(turn: DiskTurn) -> Delete | Literal[Step.DONE, Step.EVICT, Step.
 
 @dataclass(frozen=True)
 class FullDisk:
-    """After an archive found no place on the disk and was taken away again. Bytes.
-
-    others_then, others_now: whether other models were here before it was taken away, and are now;
-    those that are still brought included. over: the deadline is past.
-    """
+    """The disk after an archive did not fit and was taken away again, in bytes."""
 
     needed: int
     budget: int
+    #: Whether other models were here before it was taken away, with those still brought.
     others_then: bool
-    others_now: bool
-    over: bool
+    others_now: bool  # whether they are now
+    over: bool  # the deadline is past
 
 
 def decide_after_full_disk(turn: FullDisk) -> Literal[Step.WAIT, Step.RETRY, Step.GIVE_UP]:

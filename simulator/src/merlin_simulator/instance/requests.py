@@ -60,16 +60,13 @@ def _refused(name: str, fault: str) -> InvalidRequest:
 
 @dataclass(frozen=True)
 class Invocation:
-    """One InvokeEndpoint. headers are those that reach the container, by their wire names.
-
-    target_variant: the one that is to answer; None: any, by their weights.
-    """
+    """One InvokeEndpoint."""
 
     request_id: str
     target_model: str | None
     body: bytes
-    headers: Mapping[str, str]
-    target_variant: str | None = None
+    headers: Mapping[str, str]  # that reach the container, by their wire names
+    target_variant: str | None = None  # that is to answer; None: any, by their weights
 
 
 @dataclass(frozen=True)

@@ -55,18 +55,15 @@ Format = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Series:
-    """One row of numbers; colour is 1 to 6, the place in the palette; dashes 0 (none) to 4.
+    """One row of numbers."""
 
-    names: what stands beside each point, where there are few. No label: it is not in the legend.
-    """
-
-    label: str
+    label: str  # none: it is not in the legend
     x: Sequence[float]
     y: Sequence[float]
-    colour: int
+    colour: int  # 1 to 6, an index in the palette
     crosses: bool = False
-    dashes: int = 0
-    names: Sequence[str] = ()
+    dashes: int = 0  # 0 (none) to 4
+    names: Sequence[str] = ()  # beside each point, where there are few
 
 
 @dataclass(frozen=True)

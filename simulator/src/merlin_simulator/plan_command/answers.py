@@ -18,11 +18,11 @@ from merlin_simulator.simulation.scenario import Scenario
 
 @dataclass(frozen=True)
 class Candidate:
-    """A number of instances of a type; most: autoscaling from count up to that many."""
+    """A number of instances of a type."""
 
     instance_type: str
     count: int
-    most: int | None = None
+    most: int | None = None  # with autoscaling: from count up to that many
 
     @property
     def label(self) -> str:
@@ -33,10 +33,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Latency:
-    """Of answered requests. quantiles: at 0, 1, … 100 %; empty where there were none."""
+    """Seconds of answered requests."""
 
     p50: float | None = None
     p99: float | None = None
+    #: At 0, 1, … 100 %; empty where there were none.
     quantiles: Sequence[float] = field(repr=False, default=())
 
 
@@ -51,19 +52,15 @@ class MissedGoal:
 
 @dataclass(frozen=True)
 class Limit:
-    """A resource; used: the largest share of it that is used."""
+    """A resource that bounds what an instance holds."""
 
     name: str
-    used: float
+    used: float  # the largest share of it that is used
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one candidate. failures: shares of all requests, by the exception's name. cold_parts:
-    shares of what cold requests waited for. cost: of the whole time, in the prices' currency.
-    fits: models that have room in one instance's memory at the same time, at their mean size.
-    core_hours and memory_hours: hours of instances times the cores, and the bytes, of each.
-    """
+    """The outcome of one candidate."""
 
     candidate: Candidate
     requests: int
@@ -73,18 +70,18 @@ class Answer:
     cold: Latency
     warm: Latency
     failed_share: float
-    failures: Mapping[str, float]
-    cold_parts: Mapping[str, float]
+    failures: Mapping[str, float]  # shares of all requests, by the exception's name
+    cold_parts: Mapping[str, float]  # shares of what cold requests waited for
     evictions_an_hour: float
     loads_an_hour: float
     utilization: float
     busiest: float
-    fits: int
+    fits: int  # models of mean size that one instance's memory has room for
     instance_hours: float
-    core_hours: float
-    memory_hours: float
+    core_hours: float  # hours of instances times the cores of each
+    memory_hours: float  # hours of instances times the bytes of each
     most_instances: int
-    cost: float | None
+    cost: float | None  # of the whole time, in the prices' currency
     cost_an_hour: float | None
     limits: Sequence[Limit]
     missed: Sequence[MissedGoal]
@@ -98,33 +95,28 @@ class Answer:
 
 @dataclass(frozen=True)
 class Breaking:
-    """The factor of the requests at which goals are missed first, and why.
+    """The factor of the requests at which goals are missed first, and why."""
 
-    times None: not until MOST times as many. steps: (times, answer) that were tried.
-    """
-
-    times: float | None
+    times: float | None  # None: not until MOST times as many
     missed: Sequence[MissedGoal]
     why: str
-    steps: Sequence[tuple[float, Answer]] = ()
+    steps: Sequence[tuple[float, Answer]] = ()  # (times, answer) that were tried
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All answers, in the order of their candidates. best: the index of the cheapest that meets the
-    goals, None: none does. types_read: when the table of instance types was. settings: all that was
-    asked for, by the names that PlanSettings has.
-    """
+    """All answers, in the order of their candidates."""
 
     traffic: str
     models: int
     duration_s: float
     seed: int
     goals: Mapping[str, float]
-    types_read: str
+    types_read: str  # when the table of instance types was read
     answers: Sequence[Answer]
-    best: int | None
+    best: int | None  # index of the cheapest that meets the goals; None: none does
     breaking: Breaking | None
+    #: All that was asked for, by the names that PlanSettings has.
     settings: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
 

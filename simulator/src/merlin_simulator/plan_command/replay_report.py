@@ -22,10 +22,10 @@ _TOO_OLD = (
 
 @dataclass(frozen=True)
 class StoredReport:
-    """whole: as it stands in the file."""
+    """A replay's report, read from its file."""
 
     path: Path
-    whole: Mapping[str, Any]
+    whole: Mapping[str, Any]  # as it stands in the file
     report: Report
 
     @property

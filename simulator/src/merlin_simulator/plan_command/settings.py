@@ -89,20 +89,21 @@ class BurstTable(Table):
 
 @dataclass(frozen=True)
 class DemandTable(Table):
-    """trace: known requests, in place of all the rest. cloudwatch: how many there were when, in
-    place of rps and its factors. hours_of_day and days_of_week begin at 0 h of day 0, and their
-    means are made 1; bursts come on top. new_models_a_day appear beside the first ones.
-    """
+    """The requests."""
 
     models: Annotated[int, Reads(values.whole(1, values.MOST_MODELS))] = 100
     zipf: Annotated[float, Reads(values.number(most=_MOST_FACTOR))] = 1.0
     rps: Annotated[float, Reads(values.positive(values.MOST_RPS))] = 10.0
     hours: Annotated[float, Reads(values.positive(_MOST_HOURS))] = 24.0
+    #: Begin at 0 h of day 0; their mean is made 1.
     hours_of_day: Annotated[Sequence[float], Reads(_factors(24))] = (1.0,)
+    #: Begin at day 0; their mean is made 1.
     days_of_week: Annotated[Sequence[float], Reads(_factors(7))] = (1.0,)
-    bursts: list[BurstTable] = field(default_factory=list)
-    new_models_a_day: Annotated[float, Reads(values.number())] = 0.0
+    bursts: list[BurstTable] = field(default_factory=list)  # come on top
+    new_models_a_day: Annotated[float, Reads(values.number())] = 0.0  # appear beside the first ones
+    #: Known requests, in place of all the rest.
     trace: Annotated[Path | None, Reads(_read_path)] = None
+    #: How many there were when, in place of rps and its factors.
     cloudwatch: Annotated[Path | None, Reads(_read_path)] = None
 
 
@@ -160,43 +161,42 @@ class ArchiveTable(Table):
 
 @dataclass(frozen=True)
 class ArchiveKind:
-    """Archives that are alike. match: their target models' names, as *.tar.gz; None: those that no
-    other kind takes, in turns. source: where its figures are from.
-    """
+    """Archives that are alike."""
 
     figures: ArchiveFigures
+    #: Their target models' names, as *.tar.gz; None: those of no other kind, in turns.
     match: str | None = None
-    source: str = "given by hand"
+    source: str = "given by hand"  # of its figures
 
 
 @dataclass(frozen=True)
 class InstancesTable(Table):
-    """types: None: those of [[instance_types]]. counts: a candidate of each type and count."""
+    """Instances to try."""
 
+    #: None: those of [[instance_types]].
     types: Annotated[tuple[str, ...] | None, Reads(_read_texts)] = None
+    #: A candidate of each type and count.
     counts: Annotated[tuple[int, ...], Reads(_read_counts)] = (1,)
 
 
 @dataclass(frozen=True)
 class ContainerTable(Table):
-    """Of each instance, whatever its type. Bytes; disk None: no bound. speed: how many times as
-    fast a core is as one of the machine that the archives were measured on.
-    """
+    """The containers of all instances, whatever their type; bytes."""
 
     base_memory: Annotated[int, Reads(values.size)] = 0
     base_gpu_memory: Annotated[int, Reads(values.size)] = 0
-    disk: Annotated[int | None, Reads(values.size)] = None
+    disk: Annotated[int | None, Reads(values.size)] = None  # None: no bound
     ready_s: Annotated[float, Reads(values.number())] = 240.0
+    #: How many times as fast a core is as one of the machine of the archives' figures.
     speed: Annotated[float, Reads(values.positive(_MOST_FACTOR))] = 1.0
 
 
 @dataclass(frozen=True)
 class AutoscalingTable(Table):
-    """bounds: (least, most) instances, a candidate of each. target: invocations of an instance a
-    minute.
-    """
+    """Target tracking to try."""
 
-    target: Annotated[float, Reads(values.positive())]
+    target: Annotated[float, Reads(values.positive())]  # invocations of an instance a minute
+    #: (least, most) instances, a candidate of each.
     bounds: Annotated[Sequence[tuple[int, int]], Reads(_read_bounds)]
     out_cooldown_s: Annotated[float, Reads(values.number())] = 300.0
     in_cooldown_s: Annotated[float, Reads(values.number())] = 300.0
@@ -226,9 +226,7 @@ class TopLevelKeys(Table):
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """All of it. rules: what differs from the platform's. loads at once are twice an instance's
-    cores where rules do not say it. prices: of an hour, by instance type.
-    """
+    """All that a plan is made of."""
 
     demand: DemandTable
     kinds: Sequence[ArchiveKind]
@@ -237,6 +235,8 @@ class PlanSettings:
     container: ContainerTable = ContainerTable()
     autoscaling: AutoscalingTable | None = None
     goals: Goals = Goals()
+    #: That differ from the platform's; where loads at once are none of them, they are twice an
+    #: instance's cores.
     rules: Mapping[str, Any] = field(default_factory=dict)
-    prices: Mapping[str, float] | None = None
+    prices: Mapping[str, float] | None = None  # of an hour, by instance type
     seed: int = 1

@@ -38,10 +38,10 @@ TRACE_COLUMNS = ("time", "target_model")
 
 @dataclass(frozen=True)
 class Trace:
-    """times: seconds since the first request, ascending; models: indices in names."""
+    """Requests that are known one by one."""
 
-    times: Sequence[float]
-    models: Sequence[int]
+    times: Sequence[float]  # seconds since the first request, ascending
+    models: Sequence[int]  # indices in names
     names: Sequence[str]
     lines: Sequence[int]
 
@@ -112,10 +112,10 @@ SERIES_COLUMNS = ("time", "invocations")
 
 @dataclass(frozen=True)
 class InvocationSeries:
-    """counts: requests in each period; period_s: how long it is."""
+    """Requests counted by CloudWatch."""
 
-    counts: Sequence[float]
-    period_s: float
+    counts: Sequence[float]  # of each period
+    period_s: float  # its length
 
 
 def read_series(path: Path) -> InvocationSeries:

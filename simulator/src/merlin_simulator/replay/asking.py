@@ -157,14 +157,12 @@ class RepeatedAsking:
 
 @dataclass(frozen=True)
 class Expected:
-    """The outputs of a right answer. outputs: by name, as the v2 protocol has them.
+    """The outputs of a right answer."""
 
-    drawn: outputs of the answer -> those outputs here of which their values are. A model that draws
-    by chance puts them out together: the values at one place of all of them stand at one place
-    here, too, and no place comes twice.
-    """
-
-    outputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]  # by name, as the v2 protocol has them
+    #: Outputs of the answer -> those outputs here of which their values are. A model that draws by
+    #: chance puts them out together: the values at one index of all of them stand at one index
+    #: here, too, and no index comes twice.
     drawn: Mapping[str, str] = field(default_factory=dict)
 
     def find_fault(self, outputs: Mapping[str, Any]) -> str | None:

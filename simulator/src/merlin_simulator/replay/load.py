@@ -124,21 +124,16 @@ class Recording:
 
 @dataclass
 class Load:
-    """One run of the traffic; its fields may be read while it goes on.
-
-    planned counts the arrivals that were due so far; outstanding bounds the requests in flight,
-    and a request that is due beyond that is noted in not_sent. grace_s: what requests in flight get
-    to finish after an interruption.
-    """
+    """One run of the traffic; its fields may be read while it goes on."""
 
     runtime: Runtime
     asking: Asking
     target_models: Sequence[str]
-    outstanding: int
-    grace_s: float = 2.0
-    planned: int = 0
+    outstanding: int  # bounds the requests in flight
+    grace_s: float = 2.0  # for requests in flight after an interruption
+    planned: int = 0  # arrivals that were due so far
     samples: list[SentRequest] = field(default_factory=list)
-    not_sent: list[Arrival] = field(default_factory=list)
+    not_sent: list[Arrival] = field(default_factory=list)  # that were due beyond outstanding
     _in_flight: set[asyncio.Task[None]] = field(default_factory=set)
     _started: float = 0.0
 

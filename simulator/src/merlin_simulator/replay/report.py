@@ -65,7 +65,7 @@ class RuleChanges:
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """Of the replay. instances: None where the endpoint ran already, as far as limits are known."""
+    """The replay's settings."""
 
     models: Annotated[int, Reads(values.whole(1, values.MOST_MODELS))]
     zipf: Annotated[float, Reads(values.number(most=1000.0))]
@@ -73,6 +73,7 @@ class ReportSettings:
     duration_s: Annotated[float, Reads(values.number(LEAST, MOST_SECONDS))]
     seed: Annotated[int, Reads(values.whole(0, values.MOST_SEED))]
     outstanding: Any = None
+    #: None where the endpoint ran already, as far as limits are known.
     instances: Annotated[int | None, Reads(values.whole(1, values.MOST_INSTANCES))] = None
     memory: Annotated[str | None, Reads(_checked(values.size))] = None
     disk: Annotated[str | None, Reads(_checked(values.size))] = None
@@ -84,12 +85,13 @@ class ReportSettings:
 
 @dataclass(frozen=True)
 class SeenArchive:
-    """Figures of one kind of archive. Bytes. load_work_in_order_s: as the loads began."""
+    """Figures of one kind of archive."""
 
     memory_bytes: Annotated[int | None, Reads(values.whole(0, MOST_BYTES))] = None
     disk_bytes: Annotated[int | None, Reads(values.whole(0, MOST_BYTES))] = None
     fetch_s: _Seconds = None
     load_work_s: _Seconds = None
+    #: As the loads began.
     load_work_in_order_s: Annotated[tuple[float, ...], Reads(values.numbers)] = ()
     unload_s: _Seconds = None
     first_answer_s: _Seconds = None
@@ -98,11 +100,11 @@ class SeenArchive:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Measured figures for plans. base_memory_bytes: of a container without a model;
-    loading_memory_share: how much of a model is there on average while it is loaded.
-    """
+    """Measured figures for plans."""
 
+    #: Of a container without a model.
     base_memory_bytes: Annotated[int | None, Reads(values.whole(0, MOST_BYTES))] = None
+    #: How much of a model is there on average while it is loaded.
     loading_memory_share: Annotated[float | None, Reads(values.number(most=1.0))] = None
     kinds: list[SeenArchive] = field(default_factory=list)
     rules: RuleChanges | None = None
@@ -120,9 +122,9 @@ class Machine:
 
 @dataclass(frozen=True)
 class Report:
-    """As far as plans read it; started: seconds since 1970."""
+    """A report, as far as plans read it."""
 
     settings: ReportSettings
     calibration: Calibration
     machine: Machine = field(default_factory=Machine)
-    started: Annotated[float, Reads(values.number(most=_LATEST_S))] = 0.0
+    started: Annotated[float, Reads(values.number(most=_LATEST_S))] = 0.0  # seconds since 1970

@@ -38,24 +38,20 @@ OWN_ENDPOINT = "replay"
 
 @dataclass(frozen=True)
 class Settings:
-    """rps is the mean rate of arrivals; zipf the exponent, 0 being every model alike.
-
-    memory, disk and cache are handed to the endpoint as they were written (4GB, Disabled);
-    outstanding bounds the requests that wait for an answer at one time. endpoint_url: of one that
-    somebody else runs, with the archives in its store.
-    """
+    """The load, and the endpoint that it is for."""
 
     models: int = 200
-    zipf: float = 1.1
-    rps: float = 50.0
+    zipf: float = 1.1  # the exponent, 0 being every model alike
+    rps: float = 50.0  # the mean rate of arrivals
     duration_s: float = 60.0
     seed: int = 1
-    outstanding: int = 512
+    outstanding: int = 512  # bounds the requests that wait for an answer at one time
     instances: int = 1
-    memory: str | None = None
+    memory: str | None = None  # as it was written (4GB), as are disk and cache (Disabled)
     disk: str | None = None
     model: Path | None = None
     request: Path | None = None
     cache: str | None = None
+    #: Of one that somebody else runs, with the archives in its store.
     endpoint_url: str | None = None
     endpoint_name: str = OWN_ENDPOINT

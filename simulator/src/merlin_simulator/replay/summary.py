@@ -219,18 +219,15 @@ def _find_most(recording: Recording, models: set[str], field: str) -> int | None
 
 @dataclass(frozen=True)
 class ReplayContext:
-    """The circumstances of a recording: target models and their shares of the traffic, by rank.
-
-    kinds: of how many models the archives are copies, which take turns.
-    """
+    """The circumstances of a recording."""
 
     settings: Settings
-    target_models: Sequence[str]
-    shares: Sequence[float]
+    target_models: Sequence[str]  # by rank
+    shares: Sequence[float]  # of the traffic, by rank
     model: str
     machine: Machine
     versions: Mapping[str, str | None]
-    kinds: int = 1
+    kinds: int = 1  # of how many models the archives are copies, which take turns
 
 
 def summarise(setting: ReplayContext, recording: Recording) -> dict[str, Any]:

@@ -38,15 +38,13 @@ _KILLED = 128
 
 @dataclass(frozen=True)
 class ContainerSetup:
-    """The surroundings of a container. memory: bytes, None where the type's is not known.
-
-    folders: what it sees, by where it sees it; it may only read them, as AWS says of /opt/ml/model.
-    """
+    """The surroundings of a container."""
 
     endpoint_name: str
     instance_type: str
-    memory: int | None
+    memory: int | None  # bytes; None where the type's is not known
     environment: Mapping[str, str]
+    #: By where it sees them; it may only read them, as AWS says of /opt/ml/model.
     folders: Mapping[str, Path]
 
 

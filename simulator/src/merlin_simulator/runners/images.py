@@ -36,11 +36,11 @@ TROUBLE = (DockerException, OSError, HTTPError)
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that answers. memory: of its machine, in bytes; gpus: it can hand them in."""
+    """An engine that answers."""
 
     client: docker.DockerClient
-    memory: int
-    gpus: bool
+    memory: int  # of its machine, in bytes
+    gpus: bool  # whether it can hand them in
 
     def labels(self, endpoint_name: str, instance_name: str) -> Mapping[str, str]:
         """Of a container of this simulator."""
@@ -171,11 +171,11 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """An image as a model names it, for what is said when it cannot be had. role: an ARN."""
+    """An image as a model names it, for messages where it cannot be had."""
 
     image: str
     variant_name: str
-    role: str
+    role: str  # an ARN
 
 
 def classify_fault(message: str) -> Fault:
@@ -229,10 +229,10 @@ def find_source(image: str, registry: str | None) -> str:
 
 @dataclass
 class Images:
-    """Images of containers. registry: HOST:PORT in the place of ECR's hosts."""
+    """Images of containers."""
 
     engine: Engine
-    registry: str | None
+    registry: str | None  # HOST:PORT that stands for ECR's hosts
     pull_s: float
     _pulling: dict[str, asyncio.Lock] = field(default_factory=dict)
 

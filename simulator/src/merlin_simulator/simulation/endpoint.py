@@ -32,10 +32,10 @@ _MOST_REDRAWS = 1000
 
 @dataclass(frozen=True)
 class PendingLoad:
-    """A model that is loaded on an instance. since: when the first caller began to wait."""
+    """A model that is loaded on an instance."""
 
     instance: SimulatedInstance
-    since: float
+    since: float  # when the first caller began to wait
     course: Course
 
 

@@ -73,10 +73,10 @@ class Cores:
 
 @dataclass(frozen=True)
 class CpuWork:
-    """A demand on cores. seconds: how long it takes if nothing else runs there."""
+    """A demand on cores."""
 
     shared: Cores
-    seconds: float
+    seconds: float  # how long it takes if nothing else runs there
     cores: float
 
 

@@ -88,10 +88,7 @@ _LEAST_STEP_S = 0.25
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The endpoint at one time, and its counts since the snapshot before.
-
-    utilization: of all cores; busiest: of the busiest instance's cores.
-    """
+    """The endpoint at one time, and its counts since the snapshot before."""
 
     at_s: float
     requests: int
@@ -100,8 +97,8 @@ class Snapshot:
     loads: int
     instances: int
     loaded: int
-    utilization: float
-    busiest: float
+    utilization: float  # of all cores
+    busiest: float  # of the busiest instance's cores
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,13 @@ _WARM_UP, _FORGETTING, _MOST_WARM_UP = 0.1, 4.0, 10_000
 
 @dataclass(frozen=True)
 class WarmTraffic:
-    """Warm requests to one instance. rates: requests a second to each model that it has loaded.
-
-    load_cores: cores that its loads ask for on average; load_work: cores that they get.
-    """
+    """Warm requests to one instance."""
 
     figures: Sequence[ArchiveFigures]
-    rates: Sequence[float]
+    rates: Sequence[float]  # requests a second to each model that it has loaded
     cores: int
-    load_cores: float = 0.0
-    load_work: float = 0.0
+    load_cores: float = 0.0  # that its loads ask for on average
+    load_work: float = 0.0  # cores that they get
 
     @cached_property
     def rate(self) -> float:

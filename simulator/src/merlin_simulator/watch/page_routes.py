@@ -99,18 +99,16 @@ ONE_OF_MANY = "/simulator/endpoints/{name}"
 
 @dataclass(frozen=True)
 class Watched:
-    """An endpoint that a page shows.
-
-    memory_threshold is drawn into the memory bars; None draws none. more: what else its state
-    says. run tells this endpoint's events from those of another one that had its name. Event
-    streams have no end of their own: they finish when ended is set.
-    """
+    """An endpoint that a page shows."""
 
     endpoint: Viewed
     log: EventLog
+    #: Drawn into the memory bars; None draws none.
     memory_threshold: float | None = Rules.memory_threshold
-    more: Callable[[], Mapping[str, Any]] = dict
+    more: Callable[[], Mapping[str, Any]] = dict  # what else its state says
+    #: Tells its events from those of another one that had its name.
     run: str = field(default_factory=lambda: secrets.token_hex(4))
+    #: Finishes event streams, which have no end of their own.
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 

@@ -102,15 +102,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Past:
-    """The last scalings by policies. at: when they were done, platform seconds; None: never.
+    """The last scalings by policies."""
 
-    before: instances before the last scale-out.
-    """
-
-    out_at: float | None = None
+    out_at: float | None = None  # when it was done, platform seconds; None: never
     out_cooldown_s: float = 0.0
-    before: int = 0
-    in_at: float | None = None
+    before: int = 0  # instances before the last scale-out
+    in_at: float | None = None  # as out_at
     in_cooldown_s: float = 0.0
 
     def cooling_out(self, now: float) -> bool:
@@ -133,12 +130,10 @@ class Past:
 
 @dataclass(frozen=True)
 class Situation:
-    """The state in which a decision is made. now: platform seconds; current: instances that are
-    wanted.
-    """
+    """The state in which a decision is made."""
 
-    now: float
-    current: int
+    now: float  # platform seconds
+    current: int  # instances that are wanted
     bounds: Bounds
     past: Past = field(default_factory=Past)
     suspended: Suspended = field(default_factory=Suspended)
@@ -156,9 +151,9 @@ class ScalingChange:
 
 @dataclass(frozen=True)
 class NotScaled:
-    """An alarm would have another number, which cannot be. code: AWS's NotScaledReason."""
+    """An alarm would have another number, which cannot be."""
 
-    code: str
+    code: str  # AWS's NotScaledReason
     policy: str
     side: Side | None = None
 

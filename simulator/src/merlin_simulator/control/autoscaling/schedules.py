@@ -20,12 +20,12 @@ _YEARS = (1970, 2199)
 
 @dataclass(frozen=True)
 class Cron:
-    """minutes, hours: of a day. on: whether a day is one of them. years: empty for all."""
+    """A cron expression."""
 
-    minutes: frozenset[int]
-    hours: frozenset[int]
-    on: Callable[[date], bool]
-    years: frozenset[int]
+    minutes: frozenset[int]  # of an hour
+    hours: frozenset[int]  # of a day
+    on: Callable[[date], bool]  # whether a day is one of its days
+    years: frozenset[int]  # empty for all
 
 
 def read_cron(text: str) -> Cron:

@@ -49,12 +49,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Condition:
-    """When an alarm goes off. to_alarm: DatapointsToAlarm, None where it was not given."""
+    """When an alarm goes off."""
 
     comparison: str
     threshold: float
     periods: int
-    to_alarm: int | None = None
+    to_alarm: int | None = None  # DatapointsToAlarm, None where it was not given
     missing: MissingData = MissingData.MISSING
 
     @property
@@ -81,12 +81,11 @@ class Condition:
 
 @dataclass(frozen=True)
 class Decision:
-    """state: None: it stays what it is. used: the real data points, oldest first. filled: others
-    that were taken to be breaching, or not to be."""
+    """The alarm's next state, and why."""
 
-    state: State | None
-    used: Sequence[Point] = field(default=())
-    filled: int = 0
+    state: State | None  # None: it stays what it is
+    used: Sequence[Point] = field(default=())  # the real data points, oldest first
+    filled: int = 0  # others that were taken to be breaching, or not to be
 
 
 def decide(points: Sequence[Point], condition: Condition) -> Decision:

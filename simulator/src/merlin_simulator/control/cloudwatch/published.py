@@ -26,12 +26,12 @@ _GROWING = ("_total", "_count", "_sum")
 
 @dataclass(frozen=True)
 class Sample:
-    """One number of a page. grows: it is a total."""
+    """One number of a page."""
 
     name: str
     labels: frozenset[tuple[str, str]]
     value: float
-    grows: bool
+    grows: bool  # whether it is a total
 
 
 def parse_samples(text: str) -> list[Sample]:

@@ -35,15 +35,13 @@ class Metric:
 
 @dataclass(slots=True)
 class Statistics:
-    """A statistic set. values: how often each value came that it is made of.
-
-    values is None where all are the same, and where a set was published whose values nobody knows.
-    """
+    """A statistic set."""
 
     count: float = 0.0
     total: float = 0.0
     least: float = math.inf
     most: float = -math.inf
+    #: How often each value came; None where all are the same, or nobody knows them.
     values: dict[float, float] | None = None
     unit: str | None = None
 

@@ -53,12 +53,12 @@ _MOST, _LONGEST = 20_000, 1024 * 1024
 
 @dataclass(frozen=True)
 class JournaledCall:
-    """A request to a service that is kept. headers: by lower-case name; body: as ISO-8859-1."""
+    """A request to a service that is kept."""
 
     service: str
     region: str
-    headers: Mapping[str, str]
-    body: str
+    headers: Mapping[str, str]  # by lower-case name
+    body: str  # as ISO-8859-1
     method: str = "POST"
     path: str = "/"
     query: str = ""
