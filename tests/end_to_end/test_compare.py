@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,9 +22,10 @@ import pytest
 from container.settings.reading import read_settings
 from ensemble_tools.signals import INTERRUPTED
 from tests.end_to_end.conftest import EXAMPLES
-from tests.support.container import ROOT, SHARED_MEMORY, processes
+from tests.support.container import ROOT, SHARED_MEMORY
 from tests.support.models import PythonModel, Writable, identity, raising, unwilling, write_archive
 from tests.support.signals import as_in_front, until_it_heeds
+from tests.support.temporary import left_empty
 from verification.compare_command import FAILED, NOT_WITHIN, WITHIN, main
 from verification.compare_run import Comparing, compare_archives, read_contender
 from verification.errors import NoAnswer
@@ -89,16 +89,9 @@ OTHERWISE_LISTING = PythonModel(
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Where temporary directories are made; nothing may be left in it, nor run from it.
-
-    Its path is short: sockets lie in it.
-    """
-    with tempfile.TemporaryDirectory(prefix="cmp-") as directory:
-        monkeypatch.setenv("TMPDIR", directory)
-        monkeypatch.setattr(tempfile, "tempdir", directory)
+    """Where temporary directories are made, but that of the test, which is there before it."""
+    with left_empty(monkeypatch):
         yield
-        assert os.listdir(directory) == []
-        assert [it for it in processes() if any(directory in word for word in it.command)] == []
 
 
 @pytest.fixture

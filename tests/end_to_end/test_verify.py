@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +27,7 @@ from ensemble_tools import __main__ as command
 from ensemble_tools.signals import INTERRUPTED
 from ensemble_tools.workflows.runtime.operations.scaling import Normalize
 from tests.end_to_end.conftest import EXAMPLES
-from tests.support.container import ROOT, SHARED_MEMORY, processes, until
+from tests.support.container import ROOT, SHARED_MEMORY, until
 from tests.support.models import (
     PythonModel,
     adder,
@@ -39,6 +38,7 @@ from tests.support.models import (
     write_archive,
 )
 from tests.support.signals import as_in_front, until_it_heeds
+from tests.support.temporary import left_empty, running_from
 from verification.__main__ import DIFFERENT, EQUAL, MISUSED, choose_exit_code
 from verification.comparing.comparison import Verdict
 from verification.comparing.forms import COMPILED, EXECUTOR, SERVED, Forms, read_forms
@@ -73,26 +73,16 @@ class TritonPythonModel(Each):
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary directories are made; nothing may be left in it, nor run from it."""
-    directory = tmp_path / "temporary"
-    directory.mkdir()
-    monkeypatch.setenv("TMPDIR", str(directory))
-    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    """Where temporary directories are made, but that of the test, which is there before it."""
     before = regions()
-    yield directory
-    assert list(directory.iterdir()) == []
-    assert running_from(directory) == []
+    with left_empty(monkeypatch) as directory:
+        yield directory
     assert regions() <= before
 
 
 def regions() -> set[str]:
     """Shared memory that this process made; other tests' is not ours."""
     return {path.name for path in SHARED_MEMORY.glob(f"serve_{os.getpid()}_*")}
-
-
-def running_from(directory: Path) -> list[int]:
-    """Processes with a path in the directory on their command line."""
-    return [one.pid for one in processes() if any(str(directory) in word for word in one.command)]
 
 
 def run(task: Task) -> Report:
