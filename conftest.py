@@ -29,7 +29,7 @@ LONG = (
     "tests/unit/serve/http/test_bounded_protocol.py",
     "tests/unit/serve/models/",
     "tests/unit/ensemble_tools/archive/test_inert_pickle.py",
-    "simulator/tests/unit/replay/traffic/",
+    "simulator/tests/unit/replay/",
     "tests/unit/container/tritonserver/",
     "tests/unit/serve/invoke/test_invocation.py",
     "tests/unit/ensemble_tools/commands/",

@@ -1,4 +1,4 @@
-"""Writes the forests of test_fil_backend.py; run by the models' Python that has the libraries.
+"""Writes the forests of test_fil.py; run by the models' Python that has the libraries.
 
 python make_forests.py DIRECTORY -> DIRECTORY/<name>.<ending> and DIRECTORY/answers.json: the rows,
 a missing value among them, and for each forest what its own library answers to them.

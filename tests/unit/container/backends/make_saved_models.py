@@ -1,4 +1,4 @@
-"""Writes the SavedModels of test_tensorflow_backend.py; run by the models' Python that has keras.
+"""Writes the SavedModels of test_tensorflow.py; run by the models' Python that has keras.
 
 python make_saved_models.py DIRECTORY -> DIRECTORY/<name>/
 """

@@ -1,4 +1,4 @@
-"""Writes the TorchScript models of test_pytorch_backend.py; run by the models' Python.
+"""Writes the TorchScript models of test_pytorch.py; run by the models' Python.
 
 python make_torch_models.py DIRECTORY -> DIRECTORY/<name>.pt
 """
