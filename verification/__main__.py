@@ -32,7 +32,7 @@ from ensemble_tools.commands.several import (
 from ensemble_tools.errors import printable, sentence_of
 from verification.comparing.forms import Forms, read_forms
 from verification.errors import VerificationError
-from verification.exchange import Request
+from verification.exchange import TensorRequest
 from verification.reports.json_report import build_document, to_json
 from verification.reports.progress import Progress
 from verification.reports.report import Report
@@ -161,7 +161,7 @@ def _print(report: Report, options: argparse.Namespace) -> None:
 def _verify(
     options: argparse.Namespace,
     path: Path,
-    requests: tuple[Request, ...] | None,
+    requests: tuple[TensorRequest, ...] | None,
     settings: Settings,
     environment: Mapping[str, str],
 ) -> tuple[Forms | None, Report | None]:

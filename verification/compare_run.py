@@ -15,12 +15,12 @@ from ensemble_tools.signals import blocking
 from verification.comparing.distribution import RANDOM_OPERATORS
 from verification.comparing.forms import label_operators
 from verification.errors import FormUnusable, NoAnswer, NothingRanked, RequestsUnfit
-from verification.exchange import Answer, Reply, Request
+from verification.exchange import Reply, TensorAnswer, TensorRequest
 from verification.ranking.bounds import Bound
 from verification.ranking.tally import CURVE, Tally
 from verification.ranking.targets import find_targets
 from verification.reports.progress import Progress
-from verification.reports.ranking_report import Asked, RankingReport, Side, make_asked
+from verification.reports.ranking_report import ArchiveSide, Asked, RankingReport, make_asked
 from verification.reports.report import Cost, Timing
 from verification.requests.columns import to_v2_type
 from verification.serving.asking import Late, ask, load
@@ -46,9 +46,9 @@ class Contender:
     random: tuple[str, ...] = ()
 
     @property
-    def side(self) -> Side:
+    def side(self) -> ArchiveSide:
         """What the report says of it."""
-        return Side(self.title, str(self.path), self.plan.form.value, self.random)
+        return ArchiveSide(self.title, str(self.path), self.plan.form.value, self.random)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Comparing:
 
     old: Contender
     new: Contender
-    requests: tuple[Request, ...]
+    requests: tuple[TensorRequest, ...]
     #: The K of the overlaps.
     places: tuple[int, ...]
     bounds: tuple[Bound, ...] = ()
@@ -153,25 +153,25 @@ async def _ask_all(
         new = await _ask(server, comparing.new, request)
         again = await _ask(server, comparing.old, request)
         asked.append(make_asked(request.title, old, new, again))
-        if not isinstance(old, Answer):
+        if not isinstance(old, TensorAnswer):
             continue
-        if tallies is None and isinstance(new, Answer):
+        if tallies is None and isinstance(new, TensorAnswer):
             targets = find_targets(old, comparing.scores, comparing.ids)
             tallies, own = (
                 tuple(Tally(target, comparing.all_places) for target in targets) for _ in range(2)
             )
         for tally, own_tally in zip(tallies or (), own, strict=True):
-            if isinstance(new, Answer):
+            if isinstance(new, TensorAnswer):
                 tally.add(request, old, new)
                 _check_recognised(comparing, tally, request)
-            if isinstance(again, Answer):
+            if isinstance(again, TensorAnswer):
                 own_tally.add(request, old, again)
     for tally in (*(tallies or ()), *own):
         tally.close()
     return tuple(asked), tallies or (), own
 
 
-def _check_recognised(comparing: Comparing, tally: Tally, request: Request) -> None:
+def _check_recognised(comparing: Comparing, tally: Tally, request: TensorRequest) -> None:
     """Raise NothingRanked for ids that nobody named, and that repeat after all."""
     if comparing.ids is None and tally.repeats:
         outputs = ", ".join(tally.target.outputs)
@@ -182,12 +182,12 @@ def _check_recognised(comparing: Comparing, tally: Tally, request: Request) -> N
         )
 
 
-def _make_tallies(comparing: Comparing, old: Answer, new: Answer) -> tuple[Tally, ...]:
+def _make_tallies(comparing: Comparing, old: TensorAnswer, new: TensorAnswer) -> tuple[Tally, ...]:
     targets = find_targets(old, comparing.scores, comparing.ids)
     return tuple(Tally(target, comparing.all_places) for target in targets)
 
 
-async def _ask(server: Server, contender: Contender, request: Request) -> Reply:
+async def _ask(server: Server, contender: Contender, request: TensorRequest) -> Reply:
     try:
         return await ask(server, contender.plan, request)
     except Late as error:
@@ -228,7 +228,7 @@ def check_requests(comparing: Comparing, path: Path) -> None:
             raise RequestsUnfit(path, first, problems[0], contender.title, contender.path)
 
 
-def _find_problem(request: Request, config: ModelConfig) -> str:
+def _find_problem(request: TensorRequest, config: ModelConfig) -> str:
     """What is wrong with a request's inputs; empty where nothing is."""
     needed = [spec for spec in config.inputs.values() if not spec.optional]
     lacking = [spec for spec in needed if spec.name not in request.tensors]

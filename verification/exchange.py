@@ -18,7 +18,7 @@ HEAD_SIZE_HEADER = b"inference-header-content-length"
 
 
 @dataclass(frozen=True)
-class Request:
+class TensorRequest:
     """A request to a form."""
 
     title: str
@@ -30,7 +30,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class TensorAnswer:
     """Output name -> tensor."""
 
     tensors: Tensors
@@ -46,7 +46,7 @@ class Refusal:
     judged: bool = True
 
 
-Reply = Answer | Refusal
+Reply = TensorAnswer | Refusal
 
 
 def encode(tensors: Tensors) -> tuple[bytes, bytes]:

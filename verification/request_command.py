@@ -33,7 +33,7 @@ from verification.errors import (
     TooManyValues,
     VerificationError,
 )
-from verification.exchange import Request
+from verification.exchange import TensorRequest
 from verification.requests.category_files import find_category_files, read_categories
 from verification.requests.columns import (
     count_values,
@@ -123,7 +123,7 @@ def _read_usual_rows(graph: ExecutorGraph | None) -> int:
     return 1 if _ONE_ROW.intersection(labels) else _USUAL_ROWS
 
 
-def _make_request(repository: ModelRepository, rows: int) -> Request:
+def _make_request(repository: ModelRepository, rows: int) -> TensorRequest:
     entry = repository.entry
     if entry.config is None or not entry.config.inputs:
         raise NothingDeclared(entry.config_path)

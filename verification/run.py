@@ -11,11 +11,11 @@ from container.tritonserver.runtime import SMALL_PYTHON, TritonRuntime, find_run
 from ensemble_tools.archive.model_config import parse_model_config
 from ensemble_tools.serving.plan import PublishedModel
 from ensemble_tools.signals import blocking
-from verification.comparing.comparison import Comparison, Names, Verdict, compare
+from verification.comparing.comparison import Agreement, Comparison, Names, compare
 from verification.comparing.distribution import SAMPLES, compare_distributions
-from verification.comparing.forms import Form, Forms
+from verification.comparing.forms import Forms, LoadedForm
 from verification.errors import MerlinMissing, NothingToAsk
-from verification.exchange import Answer, Refusal, Request
+from verification.exchange import Refusal, TensorAnswer, TensorRequest
 from verification.reports.progress import Progress
 from verification.reports.report import Cost, Outcome, Report, Timing, WorkflowReport
 from verification.requests.category_files import find_category_files, read_categories
@@ -41,7 +41,7 @@ class Task:
 
     forms: Forms
     #: None to generate them.
-    requests: tuple[Request, ...] | None = None
+    requests: tuple[TensorRequest, ...] | None = None
     seed: int = 0
     batches: tuple[int, ...] = (1, 5, 100)
     tolerance: float = 0.0
@@ -103,7 +103,7 @@ def check_for_merlin(runtime: TritonRuntime) -> None:
         raise MerlinMissing(python.executable)
 
 
-def generate(task: Task, categories: Categories) -> tuple[Request, ...]:
+def generate(task: Task, categories: Categories) -> tuple[TensorRequest, ...]:
     """Requests for the entry model's declared inputs; raises NothingToAsk."""
     columns = read_input_columns(task.forms.config)
     if unknown := find_unsupported(columns):
@@ -121,7 +121,7 @@ def _read_categories(forms: Forms, runtime: TritonRuntime) -> Categories:
 
 
 async def _compare_all(
-    server: Server, task: Task, requests: Sequence[Request], progress: Progress
+    server: Server, task: Task, requests: Sequence[TensorRequest], progress: Progress
 ) -> tuple[Outcome, ...]:
     """Every request; once a form hangs, nobody is asked any more."""
     outcomes: list[Outcome] = []
@@ -134,55 +134,61 @@ async def _compare_all(
 
 
 async def _compare_one(
-    server: Server, task: Task, request: Request, hangs: str
+    server: Server, task: Task, request: TensorRequest, hangs: str
 ) -> tuple[list[Comparison], str]:
     """Each form's outcome, and who hangs: nobody is asked then."""
     comparisons: list[Comparison] = []
     for form in task.forms.others:
         if hangs:
-            comparison = Comparison(Verdict.NOT_ASKED, details=(hangs,), names=form.names)
+            comparison = Comparison(Agreement.NOT_ASKED, details=(hangs,), names=form.names)
         else:
             try:
                 comparison = await _compare(server, task, form, request)
             except Late as error:
                 details, hangs = (str(error),), f"{error}, before"
-                comparison = Comparison(Verdict.UNDECIDED, details=details, names=form.names)
+                comparison = Comparison(Agreement.UNDECIDED, details=details, names=form.names)
         comparisons.append(comparison)
     return comparisons, hangs
 
 
-async def _compare(server: Server, task: Task, form: Form, request: Request) -> Comparison:
+async def _compare(
+    server: Server, task: Task, form: LoadedForm, request: TensorRequest
+) -> Comparison:
     forms = task.forms
     executor = await ask(server, forms.executor, request)
     served = await ask(server, form.plan, request)
     comparison = compare(executor, served, task.tolerance, form.names)
-    if not (isinstance(executor, Answer) and isinstance(served, Answer)):
+    if not (isinstance(executor, TensorAnswer) and isinstance(served, TensorAnswer)):
         return comparison
-    differs = comparison.verdict is Verdict.DIFFERENT
+    differs = comparison.verdict is Agreement.DIFFERENT
     if forms.random or (differs and await _is_random(server, task, request, executor)):
         return await _compare_random(server, (forms.right, form), request)
     return comparison
 
 
-async def _is_random(server: Server, task: Task, request: Request, executor: Answer) -> bool:
+async def _is_random(
+    server: Server, task: Task, request: TensorRequest, executor: TensorAnswer
+) -> bool:
     """Whether the executor answers the same request in another way each time.
 
     Only an operator of the user's own does that: Merlin's are known.
     """
     again = await ask(server, task.forms.executor, request)
-    return compare(executor, again).verdict is not Verdict.EQUAL
+    return compare(executor, again).verdict is not Agreement.EQUAL
 
 
-async def _compare_random(server: Server, pair: tuple[Form, Form], request: Request) -> Comparison:
+async def _compare_random(
+    server: Server, pair: tuple[LoadedForm, LoadedForm], request: TensorRequest
+) -> Comparison:
     names = pair[1].names
-    answers: list[list[Answer]] = []
+    answers: list[list[TensorAnswer]] = []
     for plan in (form.plan for form in pair):
         replies = [await ask(server, plan, request) for _ in range(SAMPLES)]
         refused = [reply for reply in replies if isinstance(reply, Refusal)]
         if refused:
             detail = f"{plan.entry} answers at times, and at times not: {refused[0].message}"
-            return Comparison(Verdict.UNDECIDED, details=(detail,), names=names)
-        answers.append([reply for reply in replies if isinstance(reply, Answer)])
+            return Comparison(Agreement.UNDECIDED, details=(detail,), names=names)
+        answers.append([reply for reply in replies if isinstance(reply, TensorAnswer)])
     return compare_distributions(answers[0], answers[1], names)
 
 
@@ -230,14 +236,14 @@ async def _compare_workflow(
             comparison = compare(right, ours, names=names, bit_for_bit=True)
         except Late as error:
             hangs = str(error)
-            comparison = Comparison(Verdict.UNDECIDED, details=(hangs,), names=names)
+            comparison = Comparison(Agreement.UNDECIDED, details=(hangs,), names=names)
         outcomes.append(Outcome(request, comparison))
         if hangs:
             break
     return tuple(outcomes)
 
 
-def _make_timed_request(outcomes: Sequence[Outcome]) -> Request | None:
+def _make_timed_request(outcomes: Sequence[Outcome]) -> TensorRequest | None:
     """A request that all answer: ordinary, and of TIMED_ROWS rows, if there is such a one."""
     answered = [outcome.request for outcome in outcomes if outcome.is_answered]
     return min(
@@ -249,7 +255,7 @@ def _make_timed_request(outcomes: Sequence[Outcome]) -> Request | None:
 
 async def _load_all(
     server: Server,
-    forms: Sequence[Form],
+    forms: Sequence[LoadedForm],
     settings: Settings,
     progress: Progress,
 ) -> list[float]:
@@ -262,7 +268,7 @@ async def _load_all(
 
 
 async def _time(
-    server: Server, forms: Sequence[Form], request: Request | None, progress: Progress
+    server: Server, forms: Sequence[LoadedForm], request: TensorRequest | None, progress: Progress
 ) -> tuple[Timing | None, ...]:
     """None of each where there is no request to time, or one form does not answer it in time."""
     if request is not None:

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 import numpy as np
 
 from ensemble_tools import ServingPlan
-from verification.exchange import Request
+from verification.exchange import TensorRequest
 from verification.reports.progress import Progress
 from verification.reports.report import Timing
 from verification.serving.asking import ask
@@ -22,7 +22,7 @@ TIMED_REQUESTS, _TURNS, _WARM_UPS = 100, 10, 10
 async def time_in_turns(
     server: Server,
     plans: Sequence[tuple[str, ServingPlan]],
-    requests: Sequence[Request],
+    requests: Sequence[TensorRequest],
     progress: Progress,
 ) -> tuple[Timing, ...]:
     """Of each plan, with its title, in order. The requests are taken again and again.
@@ -43,11 +43,13 @@ async def time_in_turns(
     )
 
 
-def _take(requests: Sequence[Request], start: int, count: int) -> list[Request]:
+def _take(requests: Sequence[TensorRequest], start: int, count: int) -> list[TensorRequest]:
     return [*islice(cycle(requests), start, start + count)]
 
 
-async def _ask_each(server: Server, plan: ServingPlan, requests: Sequence[Request]) -> list[float]:
+async def _ask_each(
+    server: Server, plan: ServingPlan, requests: Sequence[TensorRequest]
+) -> list[float]:
     seconds = []
     for request in requests:
         started = time.perf_counter()

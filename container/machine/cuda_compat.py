@@ -70,7 +70,7 @@ class CudaOnMachine:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LibcudaChoice:
     """The libcuda that is taken, and one line for the log."""
 
     #: Empty where there is nothing to tell.
@@ -89,27 +89,29 @@ def read_driver_version(proc_text: str) -> str:
     return match[1] if match else ""
 
 
-def judge(choice: CudaCompat, machine: CudaOnMachine) -> Verdict:
+def judge(choice: CudaCompat, machine: CudaOnMachine) -> LibcudaChoice:
     """Whether the libraries are used on this machine. choice: what SERVE_CUDA_COMPAT says."""
     if not machine.gpus:
-        return Verdict()
+        return LibcudaChoice()
     facts = _describe(machine)
     if choice == "off":
-        return Verdict("CUDA compatibility libraries are left out: SERVE_CUDA_COMPAT is off", facts)
+        return LibcudaChoice(
+            "CUDA compatibility libraries are left out: SERVE_CUDA_COMPAT is off", facts
+        )
     if machine.libraries is None:
         return _judge_absent(choice, machine, facts)
     if choice == "on":
         message = "CUDA compatibility libraries are used: SERVE_CUDA_COMPAT is on"
-        return Verdict(message, facts, folder=machine.libraries.folder)
+        return LibcudaChoice(message, facts, folder=machine.libraries.folder)
     if not machine.driver:
         message = (
             f"CUDA compatibility libraries are left out: no driver's version is known; {_BY_HAND}"
         )
-        return Verdict(message, facts, is_warning=True)
+        return LibcudaChoice(message, facts, is_warning=True)
     return _judge_versions(_read_branch(machine.driver), machine.libraries, facts)
 
 
-def judge_trial(verdict: Verdict, result: int | str) -> Verdict:
+def judge_trial(verdict: LibcudaChoice, result: int | str) -> LibcudaChoice:
     """The verdict on libraries that were tried. result: what cuInit returned, or why it did not.
 
     0 is its success.
@@ -123,10 +125,12 @@ def judge_trial(verdict: Verdict, result: int | str) -> Verdict:
         f"({result}; they are for data center GPUs alone); "
         f"{_REMEDY}; {_BY_HAND}"
     )
-    return Verdict(message, verdict.facts, is_warning=True)
+    return LibcudaChoice(message, verdict.facts, is_warning=True)
 
 
-def _judge_absent(choice: CudaCompat, machine: CudaOnMachine, facts: Mapping[str, str]) -> Verdict:
+def _judge_absent(
+    choice: CudaCompat, machine: CudaOnMachine, facts: Mapping[str, str]
+) -> LibcudaChoice:
     """Cases without libraries; a driver that is too old without them is told all the same."""
     if (
         machine.driver
@@ -137,14 +141,16 @@ def _judge_absent(choice: CudaCompat, machine: CudaOnMachine, facts: Mapping[str
             "the NVIDIA driver is older than the one that this image is built for, and the image "
             f"has no CUDA compatibility libraries: models may not get the GPU; {_REMEDY}"
         )
-        return Verdict(message, {**facts, "built_for": machine.built_for}, is_warning=True)
+        return LibcudaChoice(message, {**facts, "built_for": machine.built_for}, is_warning=True)
     message = "CUDA compatibility libraries: this image has none"
-    return Verdict(message, facts, is_warning=choice == "on")
+    return LibcudaChoice(message, facts, is_warning=choice == "on")
 
 
-def _judge_versions(driver: int, libraries: CompatLibraries, facts: Mapping[str, str]) -> Verdict:
+def _judge_versions(
+    driver: int, libraries: CompatLibraries, facts: Mapping[str, str]
+) -> LibcudaChoice:
     if driver >= _read_branch(libraries.version):  # 1
-        return Verdict("CUDA compatibility libraries are not needed", facts)
+        return LibcudaChoice("CUDA compatibility libraries are not needed", facts)
     if libraries.branches and driver not in libraries.branches:  # 2
         others = [
             str(branch)
@@ -155,9 +161,9 @@ def _judge_versions(driver: int, libraries: CompatLibraries, facts: Mapping[str,
             f"CUDA compatibility libraries are left out: they do not work with a driver {driver}, "
             f"but with {', '.join(others)}; models may not get the GPU; {_REMEDY}"
         )
-        return Verdict(message, facts, is_warning=True)
+        return LibcudaChoice(message, facts, is_warning=True)
     message = "CUDA compatibility libraries are used: the driver is older than this image's CUDA"
-    return Verdict(message, facts, folder=libraries.folder, to_try=True)  # 3
+    return LibcudaChoice(message, facts, folder=libraries.folder, to_try=True)  # 3
 
 
 def _describe(machine: CudaOnMachine) -> dict[str, str]:

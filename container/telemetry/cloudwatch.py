@@ -21,7 +21,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter
 
 from container.settings.reading import Settings
-from container.telemetry.deltas import Difference, subtract
+from container.telemetry.deltas import Increments, subtract
 from container.telemetry.emf import write_events
 from container.telemetry.event_queue import Event, EventQueue
 from container.telemetry.log_stream import (
@@ -61,7 +61,7 @@ _FULL, _REFUSED = "full", "refused"
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _Snapshot:
     """All numbers of one moment."""
 
     at_ms: int
@@ -117,7 +117,7 @@ class MetricsPublisher:
         self._interval_s, self._backoff_s = interval_s, backoff_s
         self._queue = EventQueue() if queue is None else queue
         self._log_stream: LogStream | None = None
-        self._own = self._triton = Difference()
+        self._own = self._triton = Increments()
         self._restarts = 0.0
         #: What was read of meters and not compared yet: a model that has left is read once.
         self._unhanded: dict[ModelMeter, MeterReading] = {}
@@ -163,7 +163,7 @@ class MetricsPublisher:
             await asyncio.wait({self._current})
         await self.publish(triton_within_s)
 
-    async def _read(self, triton_within_s: float | None) -> _Reading:
+    async def _read(self, triton_within_s: float | None) -> _Snapshot:
         """On the event loop, as the meters are counted there; callers get their turns between."""
         machine, triton = await asyncio.gather(
             self._sources.machine(), self._read_triton(triton_within_s)
@@ -174,7 +174,7 @@ class MetricsPublisher:
             self._unhanded |= {meter: read_meter(meter) for meter in some}
             await asyncio.sleep(0)
         readings = list(self._unhanded.values())
-        return _Reading(int(time.time() * 1000), readings, numbers, machine, triton, restarts)
+        return _Snapshot(int(time.time() * 1000), readings, numbers, machine, triton, restarts)
 
     async def _read_triton(self, limit_s: float | None) -> str:
         page = self._sources.triton()
@@ -188,7 +188,7 @@ class MetricsPublisher:
 
     # -- in a thread
 
-    def _hand_on(self, reading: _Reading) -> None:
+    def _hand_on(self, reading: _Snapshot) -> None:
         """Put what has changed into the queue, and from there to CloudWatch."""
         own, triton = self._compare(reading)
         series = chain(own.changed, triton.changed)
@@ -198,7 +198,7 @@ class MetricsPublisher:
         self._own, self._triton, self._restarts = own, triton, reading.restarts
         self._send()
 
-    def _compare(self, reading: _Reading) -> tuple[Difference, Difference]:
+    def _compare(self, reading: _Snapshot) -> tuple[Increments, Increments]:
         """With what was handed on last, of ours and of tritonserver's."""
         meters = self._metrics.meters
 
@@ -210,7 +210,7 @@ class MetricsPublisher:
         others = chain.from_iterable(read_families(registry.collect()) for registry in registries)
         own = subtract(self._own.known, _pause_between(chain(models, others)), goes_on)
         if not reading.triton:  # between two lives, or busy: its numbers may go on
-            return own, Difference([], self._triton.known)
+            return own, Increments([], self._triton.known)
         # A new one counts from 0, however far it has come already.
         known = self._triton.known if reading.restarts == self._restarts else {}
         try:
@@ -219,7 +219,7 @@ class MetricsPublisher:
             return own, subtract(known, _pause_between(theirs))
         except Exception as error:  # no page of Prometheus': ours is not lost for that
             self._tell("BadPage", f"tritonserver's metrics page cannot be read: {error}")
-            return own, Difference([], self._triton.known)
+            return own, Increments([], self._triton.known)
 
     def _send(self) -> None:
         """Send all that waits; where that fails, try a few times more."""

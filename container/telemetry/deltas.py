@@ -11,7 +11,7 @@ Known = Mapping[Hashable, Value]
 
 
 @dataclass(frozen=True)
-class Difference:
+class Increments:
     """How series have changed since they were last read."""
 
     #: Gauges as they are, of the others what came to them. A series that did not count since is
@@ -25,7 +25,7 @@ def subtract(
     known: Known,
     series: Iterable[Series],
     keeps: Callable[[Hashable], bool] = lambda _: False,
-) -> Difference:
+) -> Increments:
     """How much more the series have than was known; a series that is not known counts from 0.
 
     keeps: whether a series that is not among them now may come and go on where it was. Any other
@@ -42,7 +42,7 @@ def subtract(
         if more.count if isinstance(more, Distribution) else more:
             changed.append(replace(each, value=more))
     now |= {key: value for key, value in known.items() if key not in now and keeps(key)}
-    return Difference(changed, now)
+    return Increments(changed, now)
 
 
 def _measure_increase(before: Value | None, now: Value) -> Value:

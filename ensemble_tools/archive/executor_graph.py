@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Column:
+class SchemaColumn:
     """One column of a schema."""
 
     name: str
@@ -35,8 +35,8 @@ class Operator:
     model_name: str | None = None
     #: The operator's own schemas name the tensors of its call; they are empty for operators that
     #: have none.
-    columns_in: tuple[Column, ...] = ()
-    columns_out: tuple[Column, ...] = ()
+    columns_in: tuple[SchemaColumn, ...] = ()
+    columns_out: tuple[SchemaColumn, ...] = ()
     #: The column names that the operator itself carries, or None.
     selector: tuple[str, ...] | None = None
     #: The graph inside a Subgraph.
@@ -62,11 +62,11 @@ class Node:
     #: The columns of the dependencies' output schemas.
     dependency_columns: tuple[str, ...]
     #: The node's output schema.
-    output: tuple[Column, ...]
+    output: tuple[SchemaColumn, ...]
     #: The selection, with columns that are selected together in one tuple.
     groups: tuple[str | tuple[str, ...], ...] = ()
     #: The node's input schema.
-    columns_in: tuple[Column, ...] = ()
+    columns_in: tuple[SchemaColumn, ...] = ()
     #: A leaf has no parents: its inputs are the request's.
     is_leaf: bool = False
 

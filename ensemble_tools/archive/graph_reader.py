@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.archive.executor_graph import ExecutorGraph, Node, Operator, SchemaColumn
 from ensemble_tools.archive.executor_template import read_template
 from ensemble_tools.archive.inert_pickle import (
     Inert,
@@ -225,19 +225,19 @@ class _GraphReader:
         self._count(1 + len(names))
         return tuple(dict.fromkeys(names)) or None
 
-    def _optional_columns(self, schema: Any) -> tuple[Column, ...]:
+    def _optional_columns(self, schema: Any) -> tuple[SchemaColumn, ...]:
         return () if schema is None else self._columns(schema)
 
-    def _columns(self, schema: Any) -> tuple[Column, ...]:
+    def _columns(self, schema: Any) -> tuple[SchemaColumn, ...]:
         columns = _state(schema, "column_schemas")
         if not isinstance(columns, dict):
             raise _NotAGraph("a schema without columns")
         self._count(len(columns))
         return tuple(self._column(name, column) for name, column in columns.items())
 
-    def _column(self, name: Any, column: Any) -> Column:
+    def _column(self, name: Any, column: Any) -> SchemaColumn:
         state = _inert(column, "a column").state
-        return Column(
+        return SchemaColumn(
             name=_string(name),
             dtype=_dtype(state.get("dtype")),
             is_ragged=bool(state.get("is_ragged")),

@@ -37,7 +37,7 @@ from ensemble_tools.ensembles.producers import (
 from ensemble_tools.errors import GraphNotServable
 
 
-class Kind(Enum):
+class ConversionKind(Enum):
     """The kind of a conversion; the value completes "the generated step ... the column"."""
 
     CAST = "casts"
@@ -47,7 +47,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Tensor:
+class EnsembleTensor:
     """A tensor, and its name where it is put out; for a generated step's, its reader's name."""
 
     producer: FromRequest | FromCall | FromStep
@@ -58,10 +58,10 @@ class Tensor:
 class Conversion:
     """One column's tensors -> the tensors that a reader requires."""
 
-    kind: Kind
+    kind: ConversionKind
     reader: str
     columns: tuple[str, ...]
-    reads: tuple[Tensor, ...]
+    reads: tuple[EnsembleTensor, ...]
     #: The reader's tensors with their whole shapes.
     writes: tuple[TensorSpec, ...]
     #: numpy's name of the type that values are cast to, None to leave them.
@@ -83,9 +83,9 @@ class Produced:
     batched: str = ""
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
+    def tensors(self) -> tuple[EnsembleTensor, ...]:
         """The tensors, in the same order."""
-        return tuple(Tensor(self.producer, spec.name) for spec in self.specs)
+        return tuple(EnsembleTensor(self.producer, spec.name) for spec in self.specs)
 
     @property
     def is_ragged(self) -> bool:
@@ -179,10 +179,10 @@ class _Edge:
                 f"{self._origin} declares the shape {_show(produced[0].dims)} where "
                 f"{_show(written[0].dims)} is expected"
             )
-            return self._convert(Kind.PASS_ON, written, None, why)
+            return self._convert(ConversionKind.PASS_ON, written, None, why)
         # 1d. Another data type.
         why = f"{self._origin} gives {_show_type(produced[0])} where {_show_type(written[0])}"
-        return self._convert(Kind.CAST, written, self._numpy_type, f"{why} is expected")
+        return self._convert(ConversionKind.CAST, written, self._numpy_type, f"{why} is expected")
 
     def split_rows(self) -> Conversion:
         """Case 2: dense to ragged, conversions._to_values_offsets_array."""
@@ -190,7 +190,7 @@ class _Edge:
         if len(dims) < 2 and self.produced.checked:
             raise self._refuse_shape(self._written[0])
         why = f"{self._origin} gives the dense shape {_show(dims)} where a ragged list is expected"
-        return self._convert(Kind.RAGGED, self._written, self._numpy_type, why)
+        return self._convert(ConversionKind.RAGGED, self._written, self._numpy_type, why)
 
     def join_rows(self) -> Conversion:
         """Case 3: ragged to dense, conversions._from_values_offsets."""
@@ -202,7 +202,7 @@ class _Edge:
                 "fix the length of the list in the schema",
             )
         why = f"{self._origin} gives a ragged list where the dense shape {_show(shape)} is expected"
-        return self._convert(Kind.DENSE, self._written, self._numpy_type, why)
+        return self._convert(ConversionKind.DENSE, self._written, self._numpy_type, why)
 
     @property
     def _origin(self) -> str:
@@ -225,7 +225,7 @@ class _Edge:
         return replace(values, data_type=self._triton_type), *offsets
 
     def _convert(
-        self, kind: Kind, writes: tuple[TensorSpec, ...], dtype: str | None, why: str
+        self, kind: ConversionKind, writes: tuple[TensorSpec, ...], dtype: str | None, why: str
     ) -> Conversion:
         reader, columns = self.required.reader, (self.required.column,)
         return Conversion(kind, reader, columns, self.produced.tensors, writes, dtype, why)

@@ -20,9 +20,9 @@ from ensemble_tools.archive.model_config import ModelConfig, TensorSpec
 from ensemble_tools.archive.tensor_names import find_column, list_ragged_tensors
 from ensemble_tools.ensembles.conversions import (
     Conversion,
+    EnsembleTensor,
     Produced,
     Required,
-    Tensor,
     describe_producer,
     find_conversion,
     replace_dims,
@@ -43,7 +43,7 @@ class InputPlan:
 
     reader: str
     #: The reader's tensors that come unchanged.
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, EnsembleTensor]
     #: The conversions that feed the reader's other tensors.
     conversions: tuple[Conversion, ...]
     #: Whether inline operators feed the reader; then all of its tensors come from a step that
@@ -175,7 +175,7 @@ class _InputPlanner:
         columns: list[Required],
         sources: Mapping[str, Source],
     ) -> InputPlan:
-        tensors: dict[str, Tensor] = {}
+        tensors: dict[str, EnsembleTensor] = {}
         conversions: list[Conversion] = []
         for required in columns:
             produced = self._find_produced(required, sources[required.column])
@@ -192,7 +192,7 @@ class _InputPlanner:
     def _plan_stacked(self, call: Call, specs: tuple[TensorSpec, ...]) -> InputPlan:
         """Case 2: a forest's plan. Its specs are the columns: the step that calls it has them."""
         self._check_matrix(call, specs)
-        tensors: dict[str, Tensor] = {}
+        tensors: dict[str, EnsembleTensor] = {}
         columns: list[TensorSpec] = []
         for source in call.stacked:
             required = Required(call.key, call.operator, source.column, None, specs)
@@ -204,7 +204,7 @@ class _InputPlanner:
 
     def _plan_operator(self, call: Call, work: OperatorWork) -> InputPlan:
         """Case 3. Its specs tell what it puts out, which those behind it are planned by."""
-        tensors: dict[str, Tensor] = {}
+        tensors: dict[str, EnsembleTensor] = {}
         specs: list[TensorSpec] = []
         for column, source in call.sources.items():
             produced = self._find_produced(

@@ -19,14 +19,14 @@ from pathlib import Path
 
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.source_model import SourceModel
-from ensemble_tools.ensembles.conversions import Tensor
+from ensemble_tools.ensembles.conversions import EnsembleTensor
 from ensemble_tools.ensembles.edges import plan_inputs
 from ensemble_tools.ensembles.operators import NUMPY
 from ensemble_tools.ensembles.ordering import order_steps
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.placement import drop_idle_calls, put_into_steps
 from ensemble_tools.ensembles.producers import ANSWER, REQUEST, FromCall
-from ensemble_tools.ensembles.reads import Front, Reads, find_reads
+from ensemble_tools.ensembles.reads import FrontModel, Reads, find_reads
 from ensemble_tools.ensembles.render import EnsembleForm, render_models
 from ensemble_tools.ensembles.wiring import Wiring
 from ensemble_tools.errors import GraphNotExpressible, GraphNotServable
@@ -110,8 +110,8 @@ def _find_step_alone(parts: Parts, reads: Reads) -> str | None:
     if call.work is not None:
         return None
     config, executor = parts.find_config(key), parts.executor
-    inputs = {name: Tensor(REQUEST, name) for name in executor.inputs}
-    outputs = {name: Tensor(FromCall(key), name) for name in executor.outputs}
+    inputs = {name: EnsembleTensor(REQUEST, name) for name in executor.inputs}
+    outputs = {name: EnsembleTensor(FromCall(key), name) for name in executor.outputs}
     has_the_executors_tensors = (
         parts.plans[key].tensors == inputs
         and reads.answer == outputs
@@ -123,7 +123,7 @@ def _find_step_alone(parts: Parts, reads: Reads) -> str | None:
     return None
 
 
-def _check_behind_front(parts: Parts, reads: Reads, front: Front, path: Path) -> None:
+def _check_behind_front(parts: Parts, reads: Reads, front: FrontModel, path: Path) -> None:
     """Raise GraphNotExpressible where it would take two processes beside the children."""
     if any(step.readers for step in reads.inner):
         inline = next(iter(parts.wiring.inlines.values()))

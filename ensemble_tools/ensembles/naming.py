@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ensemble_tools.archive.tensor_names import name_produced
-from ensemble_tools.ensembles.conversions import Tensor
+from ensemble_tools.ensembles.conversions import EnsembleTensor
 from ensemble_tools.ensembles.ordering import Ordering, find_asked
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.producers import ANSWER, FromCall, FromRequest, FromStep
 from ensemble_tools.ensembles.reads import Reads
 
 
-def name_tensors(parts: Parts, reads: Reads, ordering: Ordering) -> dict[Tensor, str]:
+def name_tensors(parts: Parts, reads: Reads, ordering: Ordering) -> dict[EnsembleTensor, str]:
     """The names in the ensemble, by which its steps and the model in front know their tensors.
 
     1. The request's tensors keep their names.
@@ -26,7 +26,7 @@ def name_tensors(parts: Parts, reads: Reads, ordering: Ordering) -> dict[Tensor,
     """
     taken = {*parts.executor.inputs, *parts.executor.outputs}
     answered = {} if reads.front else {tensor: name for name, tensor in reads.answer.items()}
-    names: dict[Tensor, str] = {}
+    names: dict[EnsembleTensor, str] = {}
     for tensor in _walk(parts, reads, ordering):
         if tensor in names:
             continue
@@ -40,10 +40,10 @@ def name_tensors(parts: Parts, reads: Reads, ordering: Ordering) -> dict[Tensor,
     return names
 
 
-def _walk(parts: Parts, reads: Reads, ordering: Ordering) -> Iterator[Tensor]:
+def _walk(parts: Parts, reads: Reads, ordering: Ordering) -> Iterator[EnsembleTensor]:
     """Every tensor that needs a name, in the order in which they come to them."""
 
-    def walk_wait(step: str) -> Iterator[Tensor]:
+    def walk_wait(step: str) -> Iterator[EnsembleTensor]:
         if step in ordering.waits:
             yield ordering.waits[step]
 
@@ -59,11 +59,11 @@ def _walk(parts: Parts, reads: Reads, ordering: Ordering) -> Iterator[Tensor]:
             for conversion in step.conversions:
                 yield from conversion.reads
                 producer = FromStep(step.name, conversion.reader)
-                yield from (Tensor(producer, spec.name) for spec in conversion.writes)
+                yield from (EnsembleTensor(producer, spec.name) for spec in conversion.writes)
     yield from reads.answer.values()
 
 
-def _choose_name(tensor: Tensor, producer: FromCall | FromStep, taken: set[str]) -> str:
+def _choose_name(tensor: EnsembleTensor, producer: FromCall | FromStep, taken: set[str]) -> str:
     owner = producer.step
     if isinstance(producer, FromStep):
         owner = f"to.{'answer' if producer.reader == ANSWER else producer.reader}"

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from ensemble_tools.ensembles.conversions import Tensor
+from ensemble_tools.ensembles.conversions import EnsembleTensor
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.producers import FromCall, FromRequest, FromStep
 from ensemble_tools.ensembles.reads import Reads
@@ -30,7 +30,7 @@ class Ordering:
     #: Keys of calls and names of generated steps, each after everything that it needs.
     order: tuple[str, ...]
     #: For each that waits, the tensor that it waits for and does not read.
-    waits: Mapping[str, Tensor]
+    waits: Mapping[str, EnsembleTensor]
 
 
 def order_steps(parts: Parts, reads: Reads, called: Set[str] = frozenset()) -> Ordering:
@@ -41,7 +41,7 @@ def order_steps(parts: Parts, reads: Reads, called: Set[str] = frozenset()) -> O
     signals = _find_signals(parts, reads, called)
     needs = _find_needs(reads)
     order = _sort(needs, signals.keys())
-    waits: dict[str, Tensor] = {}
+    waits: dict[str, EnsembleTensor] = {}
     behind: dict[str, set[str]] = {}
     last: str | None = None
     for step in order:
@@ -56,9 +56,9 @@ def order_steps(parts: Parts, reads: Reads, called: Set[str] = frozenset()) -> O
     return Ordering(tuple(order), waits)
 
 
-def find_asked(reads: Reads, ordering: Ordering) -> Mapping[str, list[Tensor]]:
+def find_asked(reads: Reads, ordering: Ordering) -> Mapping[str, list[EnsembleTensor]]:
     """A call or generated step -> those of its tensors that anybody wants, by name."""
-    outputs: dict[str, list[Tensor]] = {step: [] for step in ordering.order}
+    outputs: dict[str, list[EnsembleTensor]] = {step: [] for step in ordering.order}
     read = {*reads.leaving, *ordering.waits.values()}
     read.update(*(inputs.values() for inputs in reads.calls.values()))
     read.update(*(reads.steps[step.name] for step in reads.inner))
@@ -68,7 +68,7 @@ def find_asked(reads: Reads, ordering: Ordering) -> Mapping[str, list[Tensor]]:
     return outputs
 
 
-def _make_sort_key(tensor: Tensor) -> tuple[str, str]:
+def _make_sort_key(tensor: EnsembleTensor) -> tuple[str, str]:
     return tensor.name, tensor.producer.reader if isinstance(tensor.producer, FromStep) else ""
 
 
@@ -100,10 +100,10 @@ def _sort(needs: Mapping[str, Set[str]], signals: Set[str]) -> list[str]:
     return [*ordered]
 
 
-def _find_signals(parts: Parts, reads: Reads, called: Set[str]) -> dict[str, Tensor]:
+def _find_signals(parts: Parts, reads: Reads, called: Set[str]) -> dict[str, EnsembleTensor]:
     """For each step that may err, and can wait itself, a tensor that others can wait for."""
-    candidates: dict[str, Sequence[Tensor]] = {
-        key: [Tensor(FromCall(key), name) for name in parts.find_config(key).outputs]
+    candidates: dict[str, Sequence[EnsembleTensor]] = {
+        key: [EnsembleTensor(FromCall(key), name) for name in parts.find_config(key).outputs]
         for key in parts.calls
         if _may_wait(parts, key, called)
     }
@@ -132,7 +132,7 @@ def _may_wait(parts: Parts, key: str, called: Set[str]) -> bool:
     )
 
 
-def _choose_signal(tensors: Sequence[Tensor], reads: Reads) -> Tensor | None:
+def _choose_signal(tensors: Sequence[EnsembleTensor], reads: Reads) -> EnsembleTensor | None:
     """A tensor of one number a row, whose shape is sure: others Triton never checked."""
     for tensor in tensors:
         spec = reads.specs[tensor]

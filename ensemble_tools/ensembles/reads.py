@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from ensemble_tools.archive.model_config import TensorSpec
-from ensemble_tools.ensembles.conversions import Tensor
+from ensemble_tools.ensembles.conversions import EnsembleTensor
 from ensemble_tools.ensembles.edges import find_whole_spec, shape_forest_output
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.placement import GeneratedStep
@@ -20,7 +20,7 @@ from ensemble_tools.ensembles.producers import ANSWER, REQUEST, FromCall, FromRe
 
 
 @dataclass(frozen=True)
-class Front:
+class FrontModel:
     """A model in front of the ensemble."""
 
     #: Why there must be one, a sentence each.
@@ -39,26 +39,26 @@ class Reads:
     """
 
     #: Each call's inputs, by its key, and the tensors that they are fed with.
-    calls: Mapping[str, Mapping[str, Tensor]]
+    calls: Mapping[str, Mapping[str, EnsembleTensor]]
     #: The tensors that each generated step reads, those of the front as well.
-    steps: Mapping[str, tuple[Tensor, ...]]
+    steps: Mapping[str, tuple[EnsembleTensor, ...]]
     #: The tensors that each generated step puts out, those of the front as well.
-    outputs: Mapping[str, tuple[Tensor, ...]]
+    outputs: Mapping[str, tuple[EnsembleTensor, ...]]
     #: The executor's outputs.
-    answer: Mapping[str, Tensor]
+    answer: Mapping[str, EnsembleTensor]
     #: Every tensor with its whole shape.
-    specs: Mapping[Tensor, TensorSpec]
+    specs: Mapping[EnsembleTensor, TensorSpec]
     #: The generated steps inside the ensemble.
     inner: tuple[GeneratedStep, ...]
-    front: Front | None
+    front: FrontModel | None
     #: The ensemble's own inputs.
-    entering: tuple[Tensor, ...]
+    entering: tuple[EnsembleTensor, ...]
     #: The ensemble's own outputs.
-    leaving: tuple[Tensor, ...]
+    leaving: tuple[EnsembleTensor, ...]
 
 
 #: (reader, its name of a tensor) -> the tensor: what comes unchanged first, then what is made.
-_Sources = Mapping[tuple[str, str], Tensor]
+_Sources = Mapping[tuple[str, str], EnsembleTensor]
 
 
 def find_reads(parts: Parts) -> Reads:
@@ -97,65 +97,67 @@ def _find_sources(parts: Parts) -> _Sources:
         for conversion in step.conversions:
             producer = FromStep(step.name, conversion.reader)
             for spec in conversion.writes:
-                sources[conversion.reader, spec.name] = Tensor(producer, spec.name)
+                sources[conversion.reader, spec.name] = EnsembleTensor(producer, spec.name)
         for reader in step.readers:
             for spec in parts.plans[reader].specs:
-                sources[reader, spec.name] = Tensor(FromStep(step.name, reader), spec.name)
+                sources[reader, spec.name] = EnsembleTensor(FromStep(step.name, reader), spec.name)
     return sources
 
 
-def _find_step_reads(parts: Parts, step: GeneratedStep) -> tuple[Tensor, ...]:
+def _find_step_reads(parts: Parts, step: GeneratedStep) -> tuple[EnsembleTensor, ...]:
     """The tensors that conversions read; or, where Merlin's code runs, all there are by then."""
     if not step.readers:
         return _drop_repeats(
             tensor for conversion in step.conversions for tensor in conversion.reads
         )
-    request = [Tensor(REQUEST, name) for name in parts.executor.inputs]
+    request = [EnsembleTensor(REQUEST, name) for name in parts.executor.inputs]
     answered = [
-        Tensor(FromCall(call.key), name)
+        EnsembleTensor(FromCall(call.key), name)
         for call in parts.list_calls_up_to(step.level)
         for name in parts.find_config(call.key).outputs
     ]
     return (*request, *answered)
 
 
-def _find_front(parts: Parts, answer: Mapping[str, Tensor], read: Set[Tensor]) -> Front | None:
+def _find_front(
+    parts: Parts, answer: Mapping[str, EnsembleTensor], read: Set[EnsembleTensor]
+) -> FrontModel | None:
     """None where an ensemble can have the executor's inputs and outputs under their names."""
     request = parts.executor.inputs
     clashing = [
         f"the answer, column {name!r}: it has the name of a column of the request, and in an "
         "ensemble a name is one tensor"
         for name, tensor in answer.items()
-        if name in request and tensor != Tensor(REQUEST, name)
+        if name in request and tensor != EnsembleTensor(REQUEST, name)
     ]
     unread = [
         f"the request, column {name!r}: no step reads it, and Triton's ensembles do not allow that"
         for name in request
-        if Tensor(REQUEST, name) not in read
+        if EnsembleTensor(REQUEST, name) not in read
     ]
     if not clashing and not unread:
         return None
     deepest = parts.placement.deepest
     plain = [step for step in parts.placement.steps if not step.readers]
-    return Front(
+    return FrontModel(
         (*clashing, *unread),
         before=tuple(step for step in plain if step.level == 0),
         behind=tuple(step for step in plain if step.level == deepest != 0),
     )
 
 
-def _find_specs(parts: Parts, sources: _Sources) -> Mapping[Tensor, TensorSpec]:
+def _find_specs(parts: Parts, sources: _Sources) -> Mapping[EnsembleTensor, TensorSpec]:
     """The tensors of the request, of each call's answer, and of what is made for each reader."""
     executor = parts.executor
     specs = {
-        Tensor(REQUEST, name): find_whole_spec(executor, spec)
+        EnsembleTensor(REQUEST, name): find_whole_spec(executor, spec)
         for name, spec in executor.inputs.items()
     }
     for key, call in parts.calls.items():
         config = parts.find_config(key)
         find_spec = shape_forest_output if call.stacked else find_whole_spec
         for name, spec in config.outputs.items():
-            specs[Tensor(FromCall(key), name)] = find_spec(config, spec)
+            specs[EnsembleTensor(FromCall(key), name)] = find_spec(config, spec)
     written = {
         (reader, spec.name): spec
         for reader, plan in parts.plans.items()
@@ -170,26 +172,26 @@ def _find_specs(parts: Parts, sources: _Sources) -> Mapping[Tensor, TensorSpec]:
     return specs
 
 
-def _group_inputs(parts: Parts, sources: _Sources) -> dict[str, dict[str, Tensor]]:
-    inputs: dict[str, dict[str, Tensor]] = {key: {} for key in parts.calls}
+def _group_inputs(parts: Parts, sources: _Sources) -> dict[str, dict[str, EnsembleTensor]]:
+    inputs: dict[str, dict[str, EnsembleTensor]] = {key: {} for key in parts.calls}
     for (reader, name), tensor in sources.items():
         if reader != ANSWER:
             inputs[reader][name] = tensor
     return inputs
 
 
-def _group_outputs(parts: Parts, sources: _Sources) -> dict[str, tuple[Tensor, ...]]:
-    outputs: dict[str, list[Tensor]] = {step.name: [] for step in parts.placement.steps}
+def _group_outputs(parts: Parts, sources: _Sources) -> dict[str, tuple[EnsembleTensor, ...]]:
+    outputs: dict[str, list[EnsembleTensor]] = {step.name: [] for step in parts.placement.steps}
     for tensor in _drop_repeats(sources.values()):
         if isinstance(tensor.producer, FromStep):
             outputs[tensor.producer.step].append(tensor)
     return {step: tuple(tensors) for step, tensors in outputs.items()}
 
 
-def _drop_repeats(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+def _drop_repeats(tensors: Iterable[EnsembleTensor]) -> tuple[EnsembleTensor, ...]:
     return tuple(dict.fromkeys(tensors))
 
 
-def _is_made_by(tensor: Tensor, steps: Collection[str]) -> bool:
+def _is_made_by(tensor: EnsembleTensor, steps: Collection[str]) -> bool:
     """Whether one of these, calls' keys or names of generated steps, puts it out."""
     return not isinstance(tensor.producer, FromRequest) and tensor.producer.step in steps

@@ -14,14 +14,14 @@ from ensemble_tools.archive.model_config import (
     number_data_type,
 )
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
-from ensemble_tools.ensembles.conversions import Conversion, Kind, Tensor
+from ensemble_tools.ensembles.conversions import Conversion, ConversionKind, EnsembleTensor
 from ensemble_tools.ensembles.naming import name_tensors
 from ensemble_tools.ensembles.operators import OperatorWork
 from ensemble_tools.ensembles.ordering import Ordering, find_asked
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.placement import GeneratedStep, choose_free_name
 from ensemble_tools.ensembles.producers import ANSWER, FromCall, FromStep
-from ensemble_tools.ensembles.reads import Front, Reads
+from ensemble_tools.ensembles.reads import FrontModel, Reads
 from ensemble_tools.ensembles.wiring import Call, NodePath
 from ensemble_tools.steps.sources import (
     ConversionRow,
@@ -40,10 +40,10 @@ _FOREST = "forest"
 _AFTER = "after"
 #: What the templates call the conversions.
 _KINDS = {
-    Kind.CAST: "cast",
-    Kind.PASS_ON: "cast",
-    Kind.DENSE: "dense",
-    Kind.RAGGED: "ragged",
+    ConversionKind.CAST: "cast",
+    ConversionKind.PASS_ON: "cast",
+    ConversionKind.DENSE: "dense",
+    ConversionKind.RAGGED: "ragged",
 }
 
 
@@ -136,7 +136,7 @@ class _Renderer:
     reads: Reads
     ordering: Ordering
     #: The names of tensors in the ensemble.
-    names: Mapping[Tensor, str]
+    names: Mapping[EnsembleTensor, str]
     #: Calls -> the generated steps that make them.
     made: Mapping[str, str]
     triton_name: Callable[[str], str]
@@ -160,7 +160,7 @@ class _Renderer:
         message.ensemble_scheduling.step.extend(steps)
         return message
 
-    def _render_call(self, key: str, tensors: list[Tensor]) -> pb.ModelEnsembling.Step:
+    def _render_call(self, key: str, tensors: list[EnsembleTensor]) -> pb.ModelEnsembling.Step:
         model = self.made.get(key, self.parts.calls[key].model_name)
         inputs = {own: self.names[tensor] for own, tensor in self.reads.calls[key].items()}
         if key in self.ordering.waits:
@@ -168,7 +168,9 @@ class _Renderer:
         outputs = {tensor.name: self.names[tensor] for tensor in tensors}
         return self._make_ensemble_step(model, inputs, outputs)
 
-    def _render_inner(self, step: GeneratedStep, tensors: list[Tensor]) -> pb.ModelEnsembling.Step:
+    def _render_inner(
+        self, step: GeneratedStep, tensors: list[EnsembleTensor]
+    ) -> pb.ModelEnsembling.Step:
         """A generated step knows its tensors by their names in the ensemble."""
         inputs = {self.names[tensor]: self.names[tensor] for tensor in self._list_inputs(step)}
         outputs = {self.names[tensor]: self.names[tensor] for tensor in tensors}
@@ -202,7 +204,7 @@ class _Renderer:
             name += "."
         return name
 
-    def _list_inputs(self, step: GeneratedStep) -> tuple[Tensor, ...]:
+    def _list_inputs(self, step: GeneratedStep) -> tuple[EnsembleTensor, ...]:
         """What it reads, and what it waits for."""
         wait = self.ordering.waits.get(step.name)
         read = self.reads.steps[step.name]
@@ -222,7 +224,7 @@ class _Renderer:
             config.parameters[key].CopyFrom(parameter)  # such as the executor's Python environment
         calls = {
             call.model_name: {
-                name: self.names[Tensor(FromCall(call.key), name)]
+                name: self.names[EnsembleTensor(FromCall(call.key), name)]
                 for name in self.parts.find_config(call.key).outputs
             }
             for call in self.parts.list_calls_up_to(step.level)
@@ -234,7 +236,7 @@ class _Renderer:
         self, step: GeneratedStep, reader: str
     ) -> tuple[str, tuple[NodePath, dict[str, str]]]:
         outputs = {
-            spec.name: self.names[Tensor(FromStep(step.name, reader), spec.name)]
+            spec.name: self.names[EnsembleTensor(FromStep(step.name, reader), spec.name)]
             for spec in self.parts.plans[reader].specs
         }
         if reader == ANSWER:
@@ -281,7 +283,8 @@ class _Renderer:
         config = _make_python_config(self.parts.executor)
         config.input.extend(map(declare_input, plan.specs))
         config.output.extend(
-            declare_output(specs[Tensor(FromCall(key), output)], output) for output in outputs
+            declare_output(specs[EnsembleTensor(FromCall(key), output)], output)
+            for output in outputs
         )
         columns = [] if plan.merlin else [spec.name for spec in plan.specs]
         source = render_forest(self.triton_name(call.model_name), columns, outputs)
@@ -289,7 +292,7 @@ class _Renderer:
 
     def _render_conversion(self, step: GeneratedStep, conversion: Conversion) -> ConversionRow:
         producer = FromStep(step.name, conversion.reader)
-        writes = [Tensor(producer, spec.name) for spec in conversion.writes]
+        writes = [EnsembleTensor(producer, spec.name) for spec in conversion.writes]
         return {
             "kind": _KINDS[conversion.kind],
             "columns": list(conversion.columns),
@@ -302,7 +305,9 @@ class _Renderer:
 
     # -- the model in front
 
-    def render_front(self, front: Front, inner: str, ensemble: pb.ModelConfig) -> GeneratedModel:
+    def render_front(
+        self, front: FrontModel, inner: str, ensemble: pb.ModelConfig
+    ) -> GeneratedModel:
         """The entry model before an ensemble of that name; without one where the name is empty."""
         config = _make_python_config(self.parts.executor)
         config.input.extend(self.parts.executor.message.input)
@@ -340,10 +345,10 @@ class _Renderer:
             declared.append(copy)
         return declared
 
-    def _make_input(self, tensor: Tensor) -> pb.ModelInput:
+    def _make_input(self, tensor: EnsembleTensor) -> pb.ModelInput:
         return declare_input(self.reads.specs[tensor], self.names[tensor])
 
-    def _make_output(self, tensor: Tensor) -> pb.ModelOutput:
+    def _make_output(self, tensor: EnsembleTensor) -> pb.ModelOutput:
         return declare_output(self.reads.specs[tensor], self.names[tensor])
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.archive.executor_graph import ExecutorGraph, Node, Operator, SchemaColumn
 from ensemble_tools.archive.tensor_names import is_part_of_list
 from ensemble_tools.ensembles.operator_kinds import (
     OperatorKind,
@@ -47,7 +47,7 @@ _EXPORT_AGAIN = "export the graph again with merlin-systems 23.08"
 NodePath = tuple[int, ...]
 
 #: What the forest operator's matrix is called (merlin-systems, PredictForestTriton).
-MATRIX = Column("input__0", None, False)
+MATRIX = SchemaColumn("input__0", None, False)
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Call:
     key: str
     model_name: str
     operator: str
-    columns_in: tuple[Column, ...]
+    columns_in: tuple[SchemaColumn, ...]
     sources: Mapping[str, Source]
-    columns_out: tuple[Column, ...]
+    columns_out: tuple[SchemaColumn, ...]
     node_path: NodePath
     #: The forest operator's columns, in the order in which they become the matrix; `sources` is
     #: empty then.
@@ -111,7 +111,7 @@ class Wiring:
     inlines: Mapping[str, Inline]
     answer: Mapping[str, Source]
     #: The schema of the answer.
-    columns: tuple[Column, ...] = ()
+    columns: tuple[SchemaColumn, ...] = ()
     #: What Merlin leaves open and how it was decided, a sentence each.
     notes: tuple[str, ...] = ()
     #: Keys of calls that the answer does not need: Merlin's own code makes all calls, and inline
@@ -383,7 +383,7 @@ class _Evaluation:
     ) -> Flow:
         key = f"{node.operator.label}//{'.'.join(map(str, path))}"  # no model is called so
         sources = self._choose(node, work.reads, flow)
-        columns = tuple(Column(name, None, False) for name in work.writes)
+        columns = tuple(SchemaColumn(name, None, False) for name in work.writes)
         outputs = self._record_call(
             Call(key, key, node.operator.label, (), sources, columns, path, work=work)
         )

@@ -21,14 +21,14 @@ from graphlib import TopologicalSorter
 from ensemble_tools.explain.picture import (
     ANSWER,
     REQUEST,
+    Box,
+    CarriedTensor,
+    DrawnTensor,
     Edge,
-    Flow,
     LeftOut,
-    Node,
     Picture,
     Reason,
     Side,
-    Tensor,
     Workflow,
 )
 
@@ -149,7 +149,7 @@ def _depths(side: Side, above: Mapping[str, set[str]]) -> dict[str, int]:
     return depths
 
 
-def _sort_nodes(nodes: Iterable[Node], edges: Iterable[Edge]) -> tuple[Node, ...]:
+def _sort_nodes(nodes: Iterable[Box], edges: Iterable[Edge]) -> tuple[Box, ...]:
     """The nodes, each after those that feed it; as they were where that leaves a choice."""
     by_id = {node.id: node for node in nodes}
     above: dict[str, set[str]] = {name: set() for name in by_id}
@@ -170,7 +170,7 @@ def _find_rows(side: Side) -> _Groups:
     return [group for group in groups.values() if len(group) >= _FEWEST_ALIKE]
 
 
-def _label(node: Node) -> str:
+def _label(node: Box) -> str:
     """A Merlin operator's class, a Triton model's backend: names all differ."""
     if node.folded > 1:
         return node.title.partition(" ")[2]
@@ -179,7 +179,7 @@ def _label(node: Node) -> str:
     return "generated" if node.kind == "generated" else node.detail
 
 
-def _is_operator(node: Node) -> bool:
+def _is_operator(node: Box) -> bool:
     return node.title.startswith("#")
 
 
@@ -194,7 +194,7 @@ def _merge_groups(side: Side, groups: _Groups, *, in_a_row: bool) -> tuple[Side,
     return replace(side, nodes=_sort_nodes(remaining, edges), edges=edges), moved
 
 
-def _merge_nodes(group: list[Node], in_a_row: bool) -> Node:
+def _merge_nodes(group: list[Box], in_a_row: bool) -> Box:
     last = group[-1]
     kinds = [entry for node in group for entry in _kinds_in(node)]
     counts: dict[str, int] = {}
@@ -220,7 +220,7 @@ def _merge_nodes(group: list[Node], in_a_row: bool) -> Node:
     )
 
 
-def _common_workflow(group: list[Node]) -> Workflow | None:
+def _common_workflow(group: list[Box]) -> Workflow | None:
     """The workflow of boxes that are all compiled, or all not; None for others."""
     if len({node.workflow.mark if node.workflow else "" for node in group}) > 1:
         return None
@@ -228,22 +228,22 @@ def _common_workflow(group: list[Node]) -> Workflow | None:
     return group[-1].workflow if len(reasons) <= 1 else Workflow((), "for several reasons")
 
 
-def _kinds_in(node: Node) -> tuple[tuple[str, int], ...]:
+def _kinds_in(node: Box) -> tuple[tuple[str, int], ...]:
     return node.holds or ((_label(node) + ("" if _is_operator(node) else " models"), 1),)
 
 
-def _name_of(node: Node) -> str:
+def _name_of(node: Box) -> str:
     if node.folded > 1:
         return node.detail.partition(" … ")[0]
     return node.model or node.title.partition(" ")[0]
 
 
-def _unite(outputs: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+def _unite(outputs: Iterable[tuple[DrawnTensor, ...]]) -> tuple[DrawnTensor, ...]:
     return tuple({tensor.name: tensor for group in outputs for tensor in group}.values())
 
 
 def _join_edges(edges: Iterable[Edge], moved: Mapping[str, str]) -> list[Edge]:
-    flows: dict[tuple[str, str, bool], dict[Flow, None]] = {}
+    flows: dict[tuple[str, str, bool], dict[CarriedTensor, None]] = {}
     for edge in edges:
         source, target = moved[edge.source], moved[edge.target]
         if source != target:

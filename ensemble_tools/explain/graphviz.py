@@ -17,12 +17,12 @@ from ensemble_tools.explain.fold import folded
 from ensemble_tools.explain.picture import (
     ANSWER,
     REQUEST,
+    Box,
+    DrawnTensor,
     Edge,
-    Node,
     Picture,
     Reason,
     Side,
-    Tensor,
 )
 from ensemble_tools.explain.styles import INK, PLAIN, REFUSED, SOFT, STYLES
 
@@ -134,7 +134,7 @@ def _lines(picture: Picture) -> Iterator[str]:
     yield "}"
 
 
-def _nodes(picture: Picture) -> Iterator[Node]:
+def _nodes(picture: Picture) -> Iterator[Box]:
     return (node for side in picture.sides for node in side.nodes)
 
 
@@ -174,7 +174,7 @@ def _caption(side: Side, whose: str, form: str) -> str:
     return f"ensemble of {counted}" if whose == "triton" and "ensemble" in form else counted
 
 
-def _box(node: Node, badges: Iterable[int], listed: int) -> str:
+def _box(node: Box, badges: Iterable[int], listed: int) -> str:
     title = f'<FONT POINT-SIZE="13"><B>{plain(node.title, _NAME)}</B></FONT>'
     marks = "".join(_badge(number) for number in badges)
     rows = [f'<TR><TD ALIGN="LEFT">{title}</TD>{marks}</TR>']
@@ -186,7 +186,7 @@ def _box(node: Node, badges: Iterable[int], listed: int) -> str:
     return _table([f"<TR><TD>{head}</TD></TR>", "<HR/>", f"<TR><TD>{_table(columns)}</TD></TR>"])
 
 
-def _details(node: Node) -> Iterator[str]:
+def _details(node: Box) -> Iterator[str]:
     if node.detail:
         yield node.detail
     if node.kind in ("step", "ensemble", "model") and node.model and node.folded == 1:
@@ -197,7 +197,7 @@ def _details(node: Node) -> Iterator[str]:
         yield f"inside {' / '.join(node.within)}"
 
 
-def _columns(tensors: tuple[Tensor, ...], listed: int) -> list[str]:
+def _columns(tensors: tuple[DrawnTensor, ...], listed: int) -> list[str]:
     if not tensors:
         return []
     if listed == 0:
@@ -212,13 +212,13 @@ def _columns(tensors: tuple[Tensor, ...], listed: int) -> list[str]:
     return [*rows, _left(_small(f"… {more} more"))] if more else rows
 
 
-def _type(tensor: Tensor) -> str:
+def _type(tensor: DrawnTensor) -> str:
     shape = "" if tensor.shape is None else f" {list(tensor.shape)}".replace(" ", "")
     ragged = " list" if tensor.ragged else ""
     return f"{tensor.dtype or '?'}{' ' + shape if shape else ''}{ragged}"
 
 
-def _arrow(edge: Edge, source: Node) -> str:
+def _arrow(edge: Edge, source: Box) -> str:
     """Casts, and which columns an edge carries when it is not all of them."""
     dashed = ", style=dashed" if edge.calls else ""
     casts = [flow for flow in edge.flows if flow.is_cast]

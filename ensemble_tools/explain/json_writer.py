@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ensemble_tools.explain.picture import Edge, Node, Picture, Side
+from ensemble_tools.explain.picture import Box, Edge, Picture, Side
 
 FORMAT, VERSION = "merlin-sagemaker-explain", 1
 
@@ -51,7 +51,7 @@ def _side(side: Side | None) -> dict[str, Any] | None:
     }
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: Box) -> dict[str, Any]:
     return {
         "id": node.id,
         "kind": node.kind,

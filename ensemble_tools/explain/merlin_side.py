@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
+from ensemble_tools.archive.executor_graph import ExecutorGraph, Node, SchemaColumn
 from ensemble_tools.ensembles.operator_kinds import OperatorKind, classify
-from ensemble_tools.explain.picture import ANSWER, REQUEST, Edge, Flow, Side, Tensor
-from ensemble_tools.explain.picture import Node as Box
+from ensemble_tools.explain.picture import (
+    ANSWER,
+    REQUEST,
+    Box,
+    CarriedTensor,
+    DrawnTensor,
+    Edge,
+    Side,
+)
 
 _REQUEST, _ANSWER = "merlin.request", "merlin.answer"
 #: Operators of Merlin's that hand columns on unchanged; an ensemble's edges do the same.
 _SELECTIONS = (OperatorKind.SELECTION, OperatorKind.SUBTRACTION, OperatorKind.IDENTITY)
 
 
-def merlin_side(graph: ExecutorGraph, request: Iterable[Tensor], answered: Iterable[str]) -> Side:
+def merlin_side(
+    graph: ExecutorGraph, request: Iterable[DrawnTensor], answered: Iterable[str]
+) -> Side:
     """request: the columns of a request; answered: the columns of the answer that are declared."""
     builder = _SideBuilder()
     columns = tuple(request)
@@ -90,19 +99,19 @@ class _SideBuilder:
         """One edge from each node that gives something; of equal names the later one arrives."""
         types = {column.name: column.dtype for column in node.operator.columns_in}
         open_names = dict.fromkeys((*node.inputs, *node.dependency_columns))
-        carried: dict[str, list[Flow]] = {source: [] for source in upstream}
+        carried: dict[str, list[CarriedTensor]] = {source: [] for source in upstream}
         for source in (*reversed(upstream), *reversed(around)):
-            outputs: Mapping[str, Tensor] = {t.name: t for t in self.boxes[source].outputs}
+            outputs: Mapping[str, DrawnTensor] = {t.name: t for t in self.boxes[source].outputs}
             for name in [name for name in open_names if name in outputs]:
                 del open_names[name]
-                flow = Flow(name, name, outputs[name].dtype, types.get(name))
+                flow = CarriedTensor(name, name, outputs[name].dtype, types.get(name))
                 carried.setdefault(source, []).append(flow)
         self.edges += [Edge(source, box_id, tuple(flows)) for source, flows in carried.items()]
 
 
-def _tensor(column: Column) -> Tensor:
-    return Tensor(column.name, column.dtype, ragged=column.is_ragged)
+def _tensor(column: SchemaColumn) -> DrawnTensor:
+    return DrawnTensor(column.name, column.dtype, ragged=column.is_ragged)
 
 
-def _same(tensor: Tensor) -> Flow:
-    return Flow(tensor.name, tensor.name, tensor.dtype)
+def _same(tensor: DrawnTensor) -> CarriedTensor:
+    return CarriedTensor(tensor.name, tensor.name, tensor.dtype)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ensemble_tools.errors import shortened
 from ensemble_tools.explain.fold import folded
-from ensemble_tools.explain.picture import Edge, Node, Picture, Side, Tensor, Workflow
+from ensemble_tools.explain.picture import Box, DrawnTensor, Edge, Picture, Side, Workflow
 from ensemble_tools.explain.styles import INK, STYLES
 
 _LISTED = 6
@@ -59,7 +59,7 @@ def _side(side: Side, name: str, names: dict[str, str]) -> Iterator[str]:
     yield "  end"
 
 
-def _node(node: Node) -> str:
+def _node(node: Box) -> str:
     lines = [label(node.title)] + ([label(node.detail)] if node.detail else [])
     lines += [_workflow(node.workflow)] if node.workflow else []
     lines += [_tensor(tensor) for tensor in node.outputs[:_LISTED]]
@@ -78,7 +78,7 @@ def _workflow(workflow: Workflow) -> str:
     )
 
 
-def _tensor(tensor: Tensor) -> str:
+def _tensor(tensor: DrawnTensor) -> str:
     shape = f" {list(tensor.shape)}" if tensor.shape is not None else ""
     return label(f"{tensor.name}: {tensor.dtype or '?'}{shape}{' list' if tensor.ragged else ''}")
 

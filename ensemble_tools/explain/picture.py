@@ -13,7 +13,7 @@ REQUEST, ANSWER = "request", "answer"
 
 
 @dataclass(frozen=True)
-class Tensor:
+class DrawnTensor:
     """A column of Merlin's, or a tensor of Triton's."""
 
     name: str
@@ -26,7 +26,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Flow:
+class CarriedTensor:
     """One tensor on an edge: its name where it comes from and where it arrives, and both types."""
 
     source_name: str
@@ -47,7 +47,7 @@ class Edge:
 
     source: str
     target: str
-    flows: tuple[Flow, ...] = ()
+    flows: tuple[CarriedTensor, ...] = ()
     #: A call made at run time, instead of a flow.
     calls: bool = False
 
@@ -82,7 +82,7 @@ class Workflow:
 
 
 @dataclass(frozen=True)
-class Node:
+class Box:
     """One box."""
 
     id: str
@@ -93,7 +93,7 @@ class Node:
     detail: str = ""
     #: The model directory that the box calls or is.
     model: str | None = None
-    outputs: tuple[Tensor, ...] = ()
+    outputs: tuple[DrawnTensor, ...] = ()
     #: The Subgraph operators that the box lies in, outermost first.
     within: tuple[str, ...] = ()
     #: How many boxes this one stands for.
@@ -109,7 +109,7 @@ class Side:
     """One of the two graphs; nodes come after those that feed them."""
 
     title: str
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[Box, ...] = ()
     edges: tuple[Edge, ...] = ()
 
 
@@ -148,8 +148,8 @@ class Picture:
     refusal: str | None = None
     #: The nodes that the refusal speaks of.
     refused_at: tuple[str, ...] = ()
-    request: tuple[Tensor, ...] = field(default=())
-    answer: tuple[Tensor, ...] = field(default=())
+    request: tuple[DrawnTensor, ...] = field(default=())
+    answer: tuple[DrawnTensor, ...] = field(default=())
 
     @property
     def sides(self) -> tuple[Side, ...]:

@@ -8,7 +8,7 @@ from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.archive.source_model import SourceModel
 from ensemble_tools.archive.tensor_names import find_column, list_ragged_tensors
 from ensemble_tools.explain.merlin_side import merlin_side, node_id_at
-from ensemble_tools.explain.picture import LeftOut, Node, Picture, Reason, Side, Tensor
+from ensemble_tools.explain.picture import Box, DrawnTensor, LeftOut, Picture, Reason, Side
 from ensemble_tools.explain.triton_side import left_out, triton_side
 from ensemble_tools.serving.opened_archive import Archive, describe_operators
 from ensemble_tools.serving.plan import Form, ServingPlan
@@ -59,16 +59,16 @@ def _refused_at(archive: Archive, merlin: Side | None) -> Iterator[str]:
             yield node.id
 
 
-def _columns(model: SourceModel, which: str) -> tuple[Tensor, ...]:
+def _columns(model: SourceModel, which: str) -> tuple[DrawnTensor, ...]:
     """Declared tensors as Merlin's columns: a pair of values and offsets is one ragged column."""
     declared: dict[str, TensorSpec] = getattr(model.config, which) if model.config else {}
-    columns: dict[str, Tensor] = {}
+    columns: dict[str, DrawnTensor] = {}
     for spec in declared.values():
         column = find_column(spec.name)
         ragged = all(name in declared for name in list_ragged_tensors(column))
         name = column if ragged else spec.name
         kind = spec.data_type.removeprefix("TYPE_").lower()
-        columns.setdefault(name, Tensor(name, _MERLIN_TYPES.get(kind, kind), None, ragged))
+        columns.setdefault(name, DrawnTensor(name, _MERLIN_TYPES.get(kind, kind), None, ragged))
     return tuple(columns.values())
 
 
@@ -198,7 +198,7 @@ def _same_names(side: Side) -> tuple[str, ...]:
     )
 
 
-def _is_about(text: str, node: Node) -> bool:
+def _is_about(text: str, node: Box) -> bool:
     """Whether a sentence of the plan begins with what it calls the node."""
     label = node.title.partition(" ")[2] if node.title.startswith("#") else f"the {node.title}"
     names = [name for name in (label, node.model) if name]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
+from ensemble_tools.archive.executor_graph import ExecutorGraph, Node, SchemaColumn
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.explain.merlin_side import kind_of
-from ensemble_tools.explain.picture import Picture, Tensor
+from ensemble_tools.explain.picture import DrawnTensor, Picture
 from ensemble_tools.explain.triton_side import tensors
 from ensemble_tools.serving.opened_archive import Archive, describe_operators
 from ensemble_tools.serving.plan import PublishedModel, ServingPlan
@@ -116,12 +116,12 @@ def _node_line(node: Node) -> str:
     return _clean(f"#{node.number} {operator.label}{called}{inline}  ← {upstream}  → {columns}")
 
 
-def _column(column: Column) -> str:
+def _column(column: SchemaColumn) -> str:
     form = "[…]" if column.is_ragged else ""
     return f"{column.name}: {column.dtype or '?'}{form}"
 
 
-def _protocol_lines(title: str, declared: Iterable[Tensor]) -> Iterator[str]:
+def _protocol_lines(title: str, declared: Iterable[DrawnTensor]) -> Iterator[str]:
     """The tensors of a request or its answer, in the words of the v2 inference protocol.
 
     A ragged list column is two tensors: the values of all rows, and INT32 offsets, one more than

@@ -12,12 +12,12 @@ from ensemble_tools.archive.model_config import name_data_type
 from ensemble_tools.explain.picture import (
     ANSWER,
     REQUEST,
+    Box,
+    CarriedTensor,
+    DrawnTensor,
     Edge,
-    Flow,
     LeftOut,
-    Node,
     Side,
-    Tensor,
     Workflow,
 )
 from ensemble_tools.serving.plan import Form, PublishedModel, ServingPlan
@@ -34,8 +34,8 @@ def triton_side(plan: ServingPlan) -> Side:
     models = {model.triton_name: model for model in plan.models}
     configs = {model.triton_name: model.config for model in plan.models}
     entry = configs[plan.entry]
-    request = Node(_REQUEST, REQUEST, "request", outputs=tensors(entry, entry.input))
-    answer = Node(_ANSWER, ANSWER, "answer", outputs=tensors(entry, entry.output))
+    request = Box(_REQUEST, REQUEST, "request", outputs=tensors(entry, entry.input))
+    answer = Box(_ANSWER, ANSWER, "answer", outputs=tensors(entry, entry.output))
     drawn: set[str] = set()
     behind = [name for name in plan.called if configs[name].ensemble_scheduling.step]
     if entry.ensemble_scheduling.step:
@@ -66,11 +66,11 @@ def _front(
     models: Mapping[str, PublishedModel],
     configs: Mapping[str, pb.ModelConfig],
     inner: pb.ModelConfig,
-) -> tuple[list[Node], list[Edge]]:
+) -> tuple[list[Box], list[Edge]]:
     entry = configs[plan.entry]
     before = _box(model_id(plan.entry), models[plan.entry], entry, "generated")
     before = replace(before, detail="takes the request", outputs=tensors(inner, inner.input))
-    after = Node(
+    after = Box(
         f"triton.after.{plan.entry}",
         "generated",
         plan.entry,
@@ -87,7 +87,7 @@ def _front(
 
 
 def _calls(
-    boxes: Iterable[Node], called: Iterable[Node], models: Mapping[str, PublishedModel]
+    boxes: Iterable[Box], called: Iterable[Box], models: Mapping[str, PublishedModel]
 ) -> list[Edge]:
     """From each box whose generated file names a called model; callers come before the called."""
     callers = [(box, _strings(models[box.title])) for box in boxes]
@@ -138,11 +138,11 @@ def step_id(triton_name: str, number: int) -> str:
 
 def tensors(
     config: pb.ModelConfig, declared: Iterable[pb.ModelInput | pb.ModelOutput]
-) -> tuple[Tensor, ...]:
+) -> tuple[DrawnTensor, ...]:
     """Declared tensors in the words of the v2 inference protocol, with the batch dimension."""
     batch = (-1,) if config.max_batch_size > 0 else ()
     return tuple(
-        Tensor(tensor.name, _protocol_type(tensor.data_type), (*batch, *tensor.dims))
+        DrawnTensor(tensor.name, _protocol_type(tensor.data_type), (*batch, *tensor.dims))
         for tensor in declared
     )
 
@@ -151,11 +151,11 @@ def _protocol_type(number: int) -> str:
     return name_data_type(number).removeprefix("TYPE_").replace("STRING", "BYTES")
 
 
-def _box(box_id: str, model: PublishedModel, config: pb.ModelConfig, kind: str) -> Node:
+def _box(box_id: str, model: PublishedModel, config: pb.ModelConfig, kind: str) -> Box:
     detail = config.backend or config.platform or "no backend named"
     if kind == "generated":
         detail = f"generated, {detail}"
-    return Node(
+    return Box(
         box_id,
         kind,
         model.triton_name,
@@ -195,7 +195,7 @@ def _ensemble_boxes(
     entry: pb.ModelConfig,
     models: Mapping[str, PublishedModel],
     configs: Mapping[str, pb.ModelConfig],
-) -> list[Node]:
+) -> list[Box]:
     return [
         _box(
             step_id(step.model_name, number),
@@ -220,24 +220,28 @@ def _ensemble_edges(
         types = {tensor.name: tensor.dtype for tensor in tensors(config, config.output)}
         for inner, outer in sorted(step.output_map.items()):
             makers[outer] = (step_id(step.model_name, number), inner, types.get(inner))
-    flows: dict[tuple[str, str], list[Flow]] = {}
+    flows: dict[tuple[str, str], list[CarriedTensor]] = {}
     for number, step in enumerate(steps):
         config = configs[step.model_name]
         types = {tensor.name: tensor.dtype for tensor in tensors(config, config.input)}
         for inner, outer in sorted(step.input_map.items()):
             if outer in makers:
                 source, name, dtype = makers[outer]
-                flow = Flow(name, inner, dtype, types.get(inner))
+                flow = CarriedTensor(name, inner, dtype, types.get(inner))
                 flows.setdefault((source, step_id(step.model_name, number)), []).append(flow)
     for tensor in tensors(entry, entry.output):
         if tensor.name in makers:
             source, name, dtype = makers[tensor.name]
-            flow = Flow(name, tensor.name, dtype, tensor.dtype)
+            flow = CarriedTensor(name, tensor.name, dtype, tensor.dtype)
             flows.setdefault((source, bottom), []).append(flow)
     return [Edge(source, target, tuple(carried)) for (source, target), carried in flows.items()]
 
 
 def _single_edges(box_id: str, entry: pb.ModelConfig) -> list[Edge]:
-    requested = tuple(Flow(t.name, t.name, t.dtype, t.dtype) for t in tensors(entry, entry.input))
-    answered = tuple(Flow(t.name, t.name, t.dtype, t.dtype) for t in tensors(entry, entry.output))
+    requested = tuple(
+        CarriedTensor(t.name, t.name, t.dtype, t.dtype) for t in tensors(entry, entry.input)
+    )
+    answered = tuple(
+        CarriedTensor(t.name, t.name, t.dtype, t.dtype) for t in tensors(entry, entry.output)
+    )
     return [Edge(_REQUEST, box_id, requested), Edge(box_id, _ANSWER, answered)]

@@ -32,7 +32,7 @@ class TritonPythonModel:
     def initialize(self, args):
         """Raises what a step raises, with the step's name."""
         self.name = args["model_name"]
-        self.steps = [Step(number, row, args) for number, row in enumerate(STEPS)]
+        self.steps = [JoinedStep(number, row, args) for number, row in enumerate(STEPS)]
         self.needed = {}
 
     def execute(self, requests):
@@ -68,7 +68,7 @@ class TritonPythonModel:
                 step.model.finalize()
 
 
-class Step:
+class JoinedStep:
     """A model that runs in this process."""
 
     def __init__(self, number, row, args):
@@ -108,7 +108,7 @@ class Step:
             array = arrays[tensor]
             check(array, self.inputs[name], self.name)
             tensors.append(pb_utils.Tensor(name, self.own(array)))
-        requests = [Request(request, tensors, list(self.writes))]
+        requests = [StepRequest(request, tensors, list(self.writes))]
         if self.functions is None:
             (response,) = self.model.execute(requests)
         else:
@@ -153,7 +153,7 @@ class Functions:
         np.seterr(**self.errors)
 
 
-class Request:
+class StepRequest:
     """The request for the whole, as a step is given it."""
 
     def __init__(self, whole, tensors, output_names):

@@ -334,7 +334,7 @@ class Opened:
         )
 
 
-class Key:
+class EntityKey:
     """Feast's EntityKey of one entity, as online stores read it, and its own only value.
 
     Reading Feast's messages, which may be Python's, takes longer than SQLite does. A store that
@@ -378,7 +378,7 @@ def find_direct(store):
                 new = different
             kept = keys if len(new) <= MOST_KEYS else {}
             for number, value in zip(new, as_values(new, kind)):  # noqa: B905 - of one length
-                kept[number] = Key(key, value)
+                kept[number] = EntityKey(key, value)
         rows = read(
             config=store.config,
             table=view,

@@ -18,7 +18,7 @@ from merlin.systems.triton.conversions import tensor_names, tensor_table_to_trit
 from merlin.table import TensorTable
 
 
-class Asked(BaseException):
+class ModelCalled(BaseException):
     """The graph has come to a call whose answer is not here: what it asks is what is wanted."""
 
     def __init__(self, operator, inputs):
@@ -55,7 +55,7 @@ class _OfEither(type):
 def call_class(real, calling):
     """The class in the place of pb_utils.InferenceRequest: answers what is there, or raises."""
 
-    class Call(metaclass=_OfEither):
+    class AnsweredCall(metaclass=_OfEither):
         def __init__(self, model_name, requested_output_names, inputs, **_):
             self.model_name, self.inputs = model_name, inputs
 
@@ -67,10 +67,10 @@ def call_class(real, calling):
                 )
             if self.model_name in calling.answers:
                 return calling.answers[self.model_name]
-            raise Asked(calling.operator, self.inputs)
+            raise ModelCalled(calling.operator, self.inputs)
 
-    Call.real = real
-    return Call
+    AnsweredCall.real = real
+    return AnsweredCall
 
 
 class TritonPythonModel:
@@ -126,7 +126,7 @@ class TritonPythonModel:
             graph = node.op.graph
         try:
             LocalExecutor()._execute_node(in_post_order(graph)[path[-1]], table)
-        except Asked as asked:
+        except ModelCalled as asked:
             if asked.operator is in_post_order(graph)[path[-1]].op:
                 return {tensor.name(): tensor.as_numpy() for tensor in asked.inputs}
         raise RuntimeError(f"the graph's operator at {path} did not come to call its model")

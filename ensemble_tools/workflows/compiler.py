@@ -23,7 +23,7 @@ from ensemble_tools.workflows.operators import OPERATORS
 from ensemble_tools.workflows.operators.users_code import FUNCTION
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Kept, Program, Step
-from ensemble_tools.workflows.rules import Call, Emitter, KeptColumns, Rule, Unnamed
+from ensemble_tools.workflows.rules import Emitter, KeptColumns, OperatorCall, Rule, Unnamed
 from ensemble_tools.workflows.runtime.kept import (
     BESIDE,
     REQUESTS,
@@ -234,7 +234,7 @@ class _Compiler:
             column.name: read_schema_type(column, lists=kept is KeptColumns.OTHER_ROWS)
             for column in node.output
         }
-        call = Call(node, merged, self._directory, self._emitter)
+        call = OperatorCall(node, merged, self._directory, self._emitter)
         if rule.adds is not None:
             known = rule.adds(call)
             added = {name: foreseen[name] for name in foreseen if name not in merged}
@@ -310,9 +310,9 @@ class _Compiler:
         assert rule.compile is not None
         uncertain = [name for name, column in frame.items() if column.either]
         if not uncertain:
-            return rule.compile(Call(node, frame, self._directory, self._emitter))
+            return rule.compile(OperatorCall(node, frame, self._directory, self._emitter))
         before = self._emitter.save()
-        put_out = rule.compile(Call(node, frame, self._directory, self._emitter))
+        put_out = rule.compile(OperatorCall(node, frame, self._directory, self._emitter))
         after = self._emitter.save()
         either = dict.fromkeys(put_out, frozenset[int]())
         for name in uncertain:
@@ -335,7 +335,7 @@ class _Compiler:
             return {}
         flipped = {**frame, name: frame[name].of_other_kind()}
         try:
-            return rule.compile(Call(node, flipped, self._directory, self._emitter))
+            return rule.compile(OperatorCall(node, flipped, self._directory, self._emitter))
         except (NotCompiled, Unknown):
             return {}
 

@@ -64,7 +64,7 @@ class Rule:
     classes: tuple[str, ...]
     #: Emits the steps of a call and returns the frame that the operator puts out; raises
     #: NotCompiled and Unknown. None where the operator is never compiled.
-    compile: Callable[[Call], Frame] | None = None
+    compile: Callable[[OperatorCall], Frame] | None = None
     #: What the operator puts out where it runs on a frame of pandas. None where it never does: it
     #: puts out more than its schema says, or it reads a category file (those that do share
     #: NVTabular's cache of them).
@@ -77,10 +77,10 @@ class Rule:
     runs_without_rows: bool = True
     #: The names of the columns that the operator puts out, in order, where that is not its
     #: schema's order; raises as compile does.
-    order: Callable[[Call], list[str]] | None = None
+    order: Callable[[OperatorCall], list[str]] | None = None
     #: For an operator that is kept and puts out columns beside its input: what is known better of
     #: these than by its schema. Raises where it is not kept.
-    adds: Callable[[Call], Frame] | None = None
+    adds: Callable[[OperatorCall], Frame] | None = None
     #: What becomes of columns that no schema names.
     unnamed: Unnamed = Unnamed.DROPPED
 
@@ -175,7 +175,7 @@ class Emitter:
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """One operator of the graph, the columns it is handed, and the workflow's directory."""
 
     node: Node

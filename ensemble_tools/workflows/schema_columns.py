@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph
+from ensemble_tools.archive.executor_graph import ExecutorGraph, SchemaColumn
 from ensemble_tools.archive.model_config import TRITON_TYPES, TensorSpec
 from ensemble_tools.archive.tensor_names import is_part_of_list, list_ragged_tensors
 from ensemble_tools.errors import quoted
@@ -76,7 +76,7 @@ def _find_declared(declared: Mapping[str, TensorSpec], column: str, tensor: str)
     return spec
 
 
-def answer_column(column: Column, frame: Frame, emitter: Emitter) -> OutputColumn:
+def answer_column(column: SchemaColumn, frame: Frame, emitter: Emitter) -> OutputColumn:
     """A column of the answer, as merlin-systems' match_representations makes it."""
     _check_name(column.name)
     if column.name not in frame:
@@ -103,7 +103,7 @@ def answer_column(column: Column, frame: Frame, emitter: Emitter) -> OutputColum
     )
 
 
-def _take_answer(column: Column, column_type: ColumnType, emitter: Emitter) -> ColumnType:
+def _take_answer(column: SchemaColumn, column_type: ColumnType, emitter: Emitter) -> ColumnType:
     """Lists that a kept operator made; how they are answered does not depend on their kind."""
     kind = _schema_kind(column)
     if kind in _NOT_ANSWERED or not column_type.is_list:
@@ -113,7 +113,7 @@ def _take_answer(column: Column, column_type: ColumnType, emitter: Emitter) -> C
     return replace(column_type, register=register, kind=kind)
 
 
-def _answer_lists(column: Column, column_type: ColumnType, emitter: Emitter) -> ColumnType:
+def _answer_lists(column: SchemaColumn, column_type: ColumnType, emitter: Emitter) -> ColumnType:
     """Lists of which some may be missing, for which merlin-systems mostly fails.
 
     Where all lists are of one length by their schema and all of a request are missing, floats
@@ -125,7 +125,7 @@ def _answer_lists(column: Column, column_type: ColumnType, emitter: Emitter) -> 
     return replace(column_type, register=register, with_gaps=False)
 
 
-def _tensors(column: Column) -> tuple[str, ...]:
+def _tensors(column: SchemaColumn) -> tuple[str, ...]:
     return list_ragged_tensors(column.name) if column.is_ragged else (column.name,)
 
 
@@ -137,19 +137,19 @@ def _check_name(column: str) -> None:
         )
 
 
-def read_schema_type(column: Column, lists: bool) -> ColumnType:
+def read_schema_type(column: SchemaColumn, lists: bool) -> ColumnType:
     """A column's type by a schema. lists: whether its lists are known to be Python's."""
     is_list = column.is_ragged or len(column.dims or ()) > 1
     return ColumnType(0, _schema_kind(column), is_list=is_list, python_rows=is_list and lists)
 
 
-def _schema_kind(column: Column) -> Kind:
+def _schema_kind(column: SchemaColumn) -> Kind:
     dtype = column.dtype or ""
     kinds = (kind for start, kind in _BEGINNINGS.items() if dtype.startswith(start))
     return next(kinds, Kind.PANDAS)
 
 
-def _answered_type(column: Column, column_type: ColumnType) -> str:
+def _answered_type(column: SchemaColumn, column_type: ColumnType) -> str:
     """The type that the answer is cast to, empty for texts."""
     if column.dtype in _TEXTS or column_type.kind is Kind.TEXT:
         if column.dtype not in _TEXTS or column_type.kind is not Kind.TEXT:

@@ -22,7 +22,7 @@ from serve.triton.diagnosis.model_errors import (
 from serve.triton.diagnosis.request_mistakes import explain_refusal
 from serve.triton.diagnosis.verdicts import (
     SENTENCES,
-    Refusal,
+    FailedInference,
     Verdict,
     find_dead_model,
     quotes_a_death,
@@ -55,14 +55,14 @@ class Failures:
 
     async def read(
         self, model: Model, generation: int, triton_request: TritonRequest, answer: Answer
-    ) -> Refusal:
+    ) -> FailedInference:
         """Reads an answer that is no 200; tells the registry if stubs of that generation died."""
         if answer.rest is not None:
             answer.body.extend([piece async for piece in answer.rest])
         plan = model.plan
         refused = read_refusal(answer, plan, triton_request.body, self._memory)
         if answer.status == 400 and not refused.message and self._operation != "infer":
-            return Refusal(Verdict.ENDPOINT, _describe_unknown(self._operation))
+            return FailedInference(Verdict.ENDPOINT, _describe_unknown(self._operation))
         if refused.verdict is Verdict.STUB_DIED:
             dead = find_dead_model(refused.message, plan.triton_names) or plan.entry
             self._registry.note_lost(model, generation, dead)
@@ -71,8 +71,8 @@ class Failures:
         return refused
 
     async def _find_dead_called_model(
-        self, model: Model, generation: int, refused: Refusal
-    ) -> Refusal:
+        self, model: Model, generation: int, refused: FailedInference
+    ) -> FailedInference:
         """The refusal itself, unless a stub has really died.
 
         What a model raises may repeat what its caller wrote, so the text alone is no proof.
@@ -81,9 +81,11 @@ class Failures:
         for name in dead:
             self._registry.note_lost(model, generation, name)
         known = model.generation != generation or model.state is State.RELOADING
-        return Refusal(Verdict.STUB_DIED, refused.message) if dead or known else refused
+        return FailedInference(Verdict.STUB_DIED, refused.message) if dead or known else refused
 
-    def error(self, model: Model, triton_request: TritonRequest, refused: Refusal) -> ServeError:
+    def error(
+        self, model: Model, triton_request: TritonRequest, refused: FailedInference
+    ) -> ServeError:
         """The error for it: in our words instead of tritonserver's, where ours say more."""
         explanation = explain_refusal(
             _name_model(refused.message, model),
@@ -114,7 +116,7 @@ def _describe_unknown(operation: str) -> str:
     )
 
 
-def _translate(model: Model, refused: Refusal, triton_request: TritonRequest) -> ServeError:
+def _translate(model: Model, refused: FailedInference, triton_request: TritonRequest) -> ServeError:
     """Ours for Triton's: who is at fault decides what the caller is told."""
     if refused.verdict is Verdict.MODEL:
         return _translate_failure(model, refused, triton_request)
@@ -131,7 +133,9 @@ def _translate(model: Model, refused: Refusal, triton_request: TritonRequest) ->
     return InvocationFailed(f"the model {model.name} failed: {cause}")
 
 
-def _translate_failure(model: Model, refused: Refusal, triton_request: TritonRequest) -> ServeError:
+def _translate_failure(
+    model: Model, refused: FailedInference, triton_request: TritonRequest
+) -> ServeError:
     """The error for what a model raised, without its code; the log has all of it.
 
     It is the request's fault where that has a mistake in it, and may be where the model answers

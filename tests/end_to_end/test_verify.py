@@ -40,7 +40,7 @@ from tests.support.models import (
 from tests.support.signals import as_in_front, until_it_heeds
 from tests.support.temporary import left_empty, running_from
 from verification.__main__ import DIFFERENT, EQUAL, MISUSED, choose_exit_code
-from verification.comparing.comparison import Verdict
+from verification.comparing.comparison import Agreement
 from verification.comparing.forms import COMPILED, EXECUTOR, SERVED, Forms, read_forms
 from verification.errors import FormUnusable
 from verification.reports.progress import Progress
@@ -112,7 +112,7 @@ def compared(
     return run(Task(forms, batches=(1, 5), timing=False, answer_timeout_s=answer_timeout_s))
 
 
-def verdicts(report: Report) -> set[Verdict]:
+def verdicts(report: Report) -> set[Agreement]:
     return {outcome.comparison.verdict for outcome in report.outcomes}
 
 
@@ -228,11 +228,11 @@ def test_wrong_forms_are_seen() -> None:
     )
     assert choose_exit_code(report) == DIFFERENT
     ordinary = [one for one in report.outcomes if one.request.ordinary]
-    assert {one.comparison.verdict for one in ordinary} == {Verdict.DIFFERENT}
+    assert {one.comparison.verdict for one in ordinary} == {Agreement.DIFFERENT}
     assert all("values differ, the first at [0]" in one.comparison.details[0] for one in ordinary)
-    assert {one.compiled.verdict for one in ordinary if one.compiled} == {Verdict.DIFFERENT}
+    assert {one.compiled.verdict for one in ordinary if one.compiled} == {Agreement.DIFFERENT}
     (workflow,) = report.workflows
-    assert workflow.outcomes[0].comparison.verdict is Verdict.DIFFERENT
+    assert workflow.outcomes[0].comparison.verdict is Agreement.DIFFERENT
     details = workflow.outcomes[0].comparison.details
     assert any("from NVTabular" in detail and "from the compiled" in detail for detail in details)
     assert first_words(report) == ["DIFFERENT"] * 3
@@ -291,7 +291,7 @@ def swapped(made: ServingPlan, first: str, second: str) -> ServingPlan:
 def test_equal_models(tmp_path: Path) -> None:
     """Every kind of request, edge ones too, is equal between a model and itself."""
     report = compared(tmp_path, identity, identity)
-    assert verdicts(report) == {Verdict.EQUAL}
+    assert verdicts(report) == {Agreement.EQUAL}
     assert choose_exit_code(report) == EQUAL
 
 
@@ -299,10 +299,10 @@ def test_other_numbers(tmp_path: Path) -> None:
     """A small difference is one, unless the tolerance covers it."""
     forms = forms_of(tmp_path, identity, adder(1e-4))
     report = run(Task(forms, batches=(5,), timing=False))
-    assert Verdict.DIFFERENT in verdicts(report)
+    assert Agreement.DIFFERENT in verdicts(report)
     assert choose_exit_code(report) == DIFFERENT
     report = run(Task(forms, batches=(5,), timing=False, tolerance=1e-3))
-    assert Verdict.WITHIN_TOLERANCE in verdicts(report)
+    assert Agreement.WITHIN_TOLERANCE in verdicts(report)
     assert choose_exit_code(report) == EQUAL
 
 
@@ -312,9 +312,9 @@ def test_a_compiled_form_that_differs(tmp_path: Path) -> None:
     compiled = plan_archive(archive, None, Namespace(COMPILED))
     forms = replace(forms_of(tmp_path, identity, identity), compiled=compiled)
     report = run(Task(forms, batches=(5,), timing=False))
-    assert verdicts(report) == {Verdict.EQUAL}
+    assert verdicts(report) == {Agreement.EQUAL}
     ordinary = [one.compiled for one in report.outcomes if one.request.ordinary and one.compiled]
-    assert {one.verdict for one in ordinary} == {Verdict.DIFFERENT}
+    assert {one.verdict for one in ordinary} == {Agreement.DIFFERENT}
     assert first_words(report) == ["EQUAL", "DIFFERENT"]
     assert choose_exit_code(report) == DIFFERENT
 
@@ -322,7 +322,7 @@ def test_a_compiled_form_that_differs(tmp_path: Path) -> None:
 def test_serving_form_refuses(tmp_path: Path) -> None:
     """What only the executor answers is a failure, with the serving form's own words."""
     report = compared(tmp_path, identity, SQUEAMISH)
-    assert verdicts(report) == {Verdict.EQUAL, Verdict.ONLY_EXECUTOR}
+    assert verdicts(report) == {Agreement.EQUAL, Agreement.ONLY_EXECUTOR}
     assert choose_exit_code(report) == DIFFERENT
     details = [detail for one in report.outcomes for detail in one.comparison.details]
     assert any("negative numbers" in detail for detail in details)
@@ -331,29 +331,29 @@ def test_serving_form_refuses(tmp_path: Path) -> None:
 def test_executor_refuses(tmp_path: Path) -> None:
     """What only the serving form answers is a note."""
     report = compared(tmp_path, SQUEAMISH, identity)
-    assert verdicts(report) == {Verdict.EQUAL, Verdict.ONLY_SERVED}
+    assert verdicts(report) == {Agreement.EQUAL, Agreement.ONLY_SERVED}
     assert choose_exit_code(report) == EQUAL
 
 
 def test_both_refuse(tmp_path: Path) -> None:
     """Nothing is proved then."""
     report = compared(tmp_path, raising, raising)
-    assert verdicts(report) == {Verdict.BOTH_REFUSE}
+    assert verdicts(report) == {Agreement.BOTH_REFUSE}
     assert choose_exit_code(report) == DIFFERENT
 
 
 def test_chance(tmp_path: Path) -> None:
     """Answers that differ each time are compared in distribution; other values are still seen."""
-    assert verdicts(compared(tmp_path / "a", RANDOM, RANDOM)) == {Verdict.SAME_DISTRIBUTION}
-    assert verdicts(compared(tmp_path / "b", RANDOM, OTHER_RANDOM)) == {Verdict.DIFFERENT}
+    assert verdicts(compared(tmp_path / "a", RANDOM, RANDOM)) == {Agreement.SAME_DISTRIBUTION}
+    assert verdicts(compared(tmp_path / "b", RANDOM, OTHER_RANDOM)) == {Agreement.DIFFERENT}
 
 
 def test_hanging(tmp_path: Path) -> None:
     """A form that never answers is waited for once, and the program ends all the same."""
     report = compared(tmp_path, identity, HANGING, answer_timeout_s=1.0)
     assert [one.comparison.verdict for one in report.outcomes] == [
-        Verdict.UNDECIDED,
-        *[Verdict.NOT_ASKED] * (len(report.outcomes) - 1),
+        Agreement.UNDECIDED,
+        *[Agreement.NOT_ASKED] * (len(report.outcomes) - 1),
     ]
     assert "`served` gave no answer within 1 s" in report.outcomes[0].comparison.details[0]
     assert choose_exit_code(report) == DIFFERENT
@@ -362,7 +362,7 @@ def test_hanging(tmp_path: Path) -> None:
 def test_dying(tmp_path: Path) -> None:
     """A process that dies is no refusal: it proves nothing."""
     report = compared(tmp_path, identity, killing)
-    assert verdicts(report) == {Verdict.UNDECIDED}
+    assert verdicts(report) == {Agreement.UNDECIDED}
 
 
 def test_that_does_not_load(tmp_path: Path) -> None:

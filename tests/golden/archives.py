@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.archive.executor_graph import ExecutorGraph, Node, Operator, SchemaColumn
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
 
 Tensors = dict[str, Any]
@@ -57,9 +57,9 @@ class TritonPythonModel:
 """
 
 
-def column(name: str, dtype: str = "int64", *, ragged: bool = False) -> Column:
+def column(name: str, dtype: str = "int64", *, ragged: bool = False) -> SchemaColumn:
     """A column as a schema has it."""
-    return Column(name, dtype, ragged)
+    return SchemaColumn(name, dtype, ragged)
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Step:
     """
 
     name: str
-    columns_in: tuple[Column, ...]
-    columns_out: tuple[Column, ...]
+    columns_in: tuple[SchemaColumn, ...]
+    columns_out: tuple[SchemaColumn, ...]
     formulas: Mapping[str, str] = field(default_factory=dict)
     class_name: str = WORKFLOW
     dims: Mapping[str, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Step:
         }
 
 
-def tensors_of(spec: Column) -> list[tuple[str, bool]]:
+def tensors_of(spec: SchemaColumn) -> list[tuple[str, bool]]:
     """The column's tensors, and whether each holds offsets."""
     if not spec.is_ragged:
         return [(spec.name, False)]
@@ -97,7 +97,7 @@ def tensors_of(spec: Column) -> list[tuple[str, bool]]:
 
 def tensor_fields(
     kind: str,
-    columns: Iterable[Column],
+    columns: Iterable[SchemaColumn],
     step: Step | None = None,
     shapes: Mapping[str, str] | None = None,
 ) -> str:
@@ -129,8 +129,8 @@ def write_step(root: Path, step: Step, version: int = 1) -> None:
 
 def write_executor(
     root: Path,
-    inputs: Iterable[Column],
-    outputs: Iterable[Column],
+    inputs: Iterable[SchemaColumn],
+    outputs: Iterable[SchemaColumn],
     *,
     name: str = "executor_model",
     version: int = 1,
@@ -155,7 +155,7 @@ class Graph:
 
     nodes: list[Node] = field(default_factory=list)
 
-    def select(self, *columns: Column) -> Node:
+    def select(self, *columns: SchemaColumn) -> Node:
         """Columns of the request."""
         names = [spec.name for spec in columns]
         return self._add(_op("selection.SelectionOp", selector=names), (), names, names, columns)
@@ -203,7 +203,7 @@ class Graph:
         )
         return self._add(operator, parents, names, names, last.output)
 
-    def inline(self, class_name: str, node: Node, output: Sequence[Column] = ()) -> Node:
+    def inline(self, class_name: str, node: Node, output: Sequence[SchemaColumn] = ()) -> Node:
         """An operator that runs inside Merlin's executor."""
         names = [spec.name for spec in node.output]
         operator = Operator(class_name, class_name.rpartition(".")[2])
@@ -213,7 +213,7 @@ class Graph:
         self,
         class_name: str,
         state: Mapping[str, Any],
-        output: Sequence[Column],
+        output: Sequence[SchemaColumn],
         first: Node,
         *others: Node,
     ) -> Node:
@@ -233,7 +233,7 @@ class Graph:
         upstream: Iterable[Node],
         inputs: Iterable[str],
         selection: Iterable[str],
-        output: Iterable[Column],
+        output: Iterable[SchemaColumn],
         dependency_columns: Iterable[str] = (),
     ) -> Node:
         node = Node(
@@ -309,7 +309,9 @@ def _transformed(node: Node, steps: Mapping[str, Step], arrived: Tensors) -> Ten
     }
 
 
-def _aligned(tensors: Tensors, columns: Iterable[Column], shapes: Mapping[str, str]) -> Tensors:
+def _aligned(
+    tensors: Tensors, columns: Iterable[SchemaColumn], shapes: Mapping[str, str]
+) -> Tensors:
     """merlin-systems' match_representations."""
     aligned: Tensors = {}
     for spec in columns:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph
+from ensemble_tools.archive.executor_graph import ExecutorGraph, SchemaColumn
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import ServingPlan, plan_archive
@@ -40,7 +40,7 @@ class Case:
 
     graph: ExecutorGraph
     steps: tuple[Step, ...]
-    inputs: tuple[Column, ...]
+    inputs: tuple[SchemaColumn, ...]
     request: Tensors = field(default_factory=dict)
     executor: str = "executor_model"
     version: int = 1
@@ -76,13 +76,15 @@ class Case:
         return offline(self.graph, steps, self.request, self.shapes)
 
 
-def workflow(name: str, columns: Iterable[Column], **formulas: str) -> Step:
+def workflow(name: str, columns: Iterable[SchemaColumn], **formulas: str) -> Step:
     """A step that keeps the columns' names and changes their numbers."""
     specs = tuple(columns)
     return Step(name, specs, specs, formulas)
 
 
-def predictor(name: str, columns: Iterable[Column], output: Column, formula: str) -> Step:
+def predictor(
+    name: str, columns: Iterable[SchemaColumn], output: SchemaColumn, formula: str
+) -> Step:
     return Step(name, tuple(columns), (output,), {output.name: formula}, PREDICTOR)
 
 

@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 from tritonclient.utils import InferenceServerException
 
-from ensemble_tools.archive.executor_graph import Column, Node
+from ensemble_tools.archive.executor_graph import Node, SchemaColumn
 from ensemble_tools.serving.plan import Form, ServingPlan
 from tests.golden.archives import Graph, Step, column
 from tests.golden.cases import BUY, CLICK, INTS, ITEM, MORE, USER, Case, predictor, workflow
@@ -50,7 +50,7 @@ def test_numbers(name: str, triton: RealTriton, tmp_path: Path) -> None:
         np.testing.assert_array_equal(answer[tensor], numbers, err_msg=tensor)
 
 
-def errs_on_negative(name: str, columns: tuple[Column, ...]) -> Step:
+def errs_on_negative(name: str, columns: tuple[SchemaColumn, ...]) -> Step:
     """A workflow that raises at once when a number is negative, and takes a while otherwise."""
     own = columns[0].name
     formula = f"{own} if (({own} >= 0).all() and __import__('time').sleep(0.2) is None) else 1 // 0"

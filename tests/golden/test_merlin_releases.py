@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph
+from ensemble_tools.archive.executor_graph import ExecutorGraph, SchemaColumn
 from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.model_config import ModelConfig, parse_model_config
 from ensemble_tools.archive.repository import ModelRepository, read_repository
@@ -102,7 +102,7 @@ def test_every_release_is_there() -> None:
 # --- read -----------------------------------------------------------------------------------------
 
 
-def columns(schema: tuple[Column, ...]) -> list[list[Any]]:
+def columns(schema: tuple[SchemaColumn, ...]) -> list[list[Any]]:
     return [
         [one.name, one.dtype, one.is_ragged, None if one.dims is None else [*one.dims]]
         for one in schema

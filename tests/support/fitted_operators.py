@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.archive.executor_graph import ExecutorGraph, Node, Operator, SchemaColumn
 from ensemble_tools.archive.inert_pickle import read_pickle
 from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.workflows.compiler import compile_workflow
@@ -21,10 +21,10 @@ from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.program import Program
 from tests.support.pickled_frames import USERS
 
-AGE = Column("age", "float64", False, (None,))
-USER = Column("user", "int64", False, (None,))
-DRINK = Column("drink", "object", False, (None,))
-TAGS = Column("tags", "int64", True, (None, None))
+AGE = SchemaColumn("age", "float64", False, (None,))
+USER = SchemaColumn("user", "int64", False, (None,))
+DRINK = SchemaColumn("drink", "object", False, (None,))
+TAGS = SchemaColumn("tags", "int64", True, (None, None))
 COLUMNS = (AGE, USER, DRINK, TAGS)
 INPUTS = {
     "age": TensorSpec("age", "TYPE_FP64", (-1,)),
@@ -46,7 +46,7 @@ def _with(made: Operator, **inert: Any) -> Operator:
     return replace(made, state={**made.state, **inert})
 
 
-def root(*columns: Column) -> Node:
+def root(*columns: SchemaColumn) -> Node:
     """The selection of the request's columns."""
     names = tuple(column.name for column in columns)
     return Node(
@@ -63,7 +63,7 @@ def root(*columns: Column) -> Node:
     )
 
 
-def graph(column: Column, *operators: Operator) -> ExecutorGraph:
+def graph(column: SchemaColumn, *operators: Operator) -> ExecutorGraph:
     """A column, and one operator after the other."""
     names = (column.name,)
     nodes = [
@@ -74,13 +74,13 @@ def graph(column: Column, *operators: Operator) -> ExecutorGraph:
 
 
 def compiled(
-    *operators: Operator, column: Column = AGE, inputs: Mapping[str, TensorSpec] = INPUTS
+    *operators: Operator, column: SchemaColumn = AGE, inputs: Mapping[str, TensorSpec] = INPUTS
 ) -> Program:
     """The program of operators that stand one after the other; the workflow lies in /none."""
     return compile_workflow(graph(column, *operators), inputs, Path("/none"))
 
 
-def of_table(table: bytes, columns: tuple[Column, ...], *operators: Operator) -> Program:
+def of_table(table: bytes, columns: tuple[SchemaColumn, ...], *operators: Operator) -> Program:
     """The program of JoinExternal with a pickled frame, by `user`, and of operators behind it.
 
     columns: those of the table that are asked for; each operator is applied to all of them.
@@ -125,7 +125,7 @@ class Example:
 
     operator: Operator
     groups: tuple[str | tuple[str, ...], ...]
-    output: tuple[Column, ...]
+    output: tuple[SchemaColumn, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -174,8 +174,8 @@ class _Boundaries:
         )
 
 
-def _numbers(name: str, dtype: str = "float64") -> Column:
-    return Column(name, dtype, False, (None,))
+def _numbers(name: str, dtype: str = "float64") -> SchemaColumn:
+    return SchemaColumn(name, dtype, False, (None,))
 
 
 _TAGS = (
@@ -258,7 +258,7 @@ EXAMPLES = {
         Example(
             operator("fill.FillMissing", fill_val=0.5, add_binary_cols=True),
             ("age",),
-            (AGE, Column("age_filled", "bool", False, (None,))),
+            (AGE, SchemaColumn("age_filled", "bool", False, (None,))),
         ),
         Example(
             operator("fill.FillMedian", medians={"age": np.float64(3)}, add_binary_cols=False),
@@ -282,7 +282,7 @@ EXAMPLES = {
                 conv_aggs={"age": ["mean", "last"]},
             ),
             ("user", "age"),
-            (USER, Column("age_list", "float64", True, (None, None)), _numbers("age_mean")),
+            (USER, SchemaColumn("age_list", "float64", True, (None, None)), _numbers("age_mean")),
         ),
         Example(
             operator("difference_lag.DifferenceLag", partition_cols=["user"], shifts=[1, -1]),
@@ -337,6 +337,6 @@ EXAMPLES = {
 KEPT = (operator("udf.UDF", "merlin.dag.ops", f=None), operator("logop.LogOp"))
 #: What ITEMS has beside its key.
 CITY, GENRES = (
-    Column("city", "object", False, (None,)),
-    Column("genres", "object", True, (None, None)),
+    SchemaColumn("city", "object", False, (None,)),
+    SchemaColumn("genres", "object", True, (None, None)),
 )

@@ -26,7 +26,7 @@ from ensemble_tools.workflows.program import Program, Step, program_text
 from ensemble_tools.workflows.runtime.operations.categorify import Categorify
 from ensemble_tools.workflows.runtime.operations.grouping import Group
 from ensemble_tools.workflows.runtime.operations.joining import Join
-from ensemble_tools.workflows.runtime.operations.lists import ListSlice
+from ensemble_tools.workflows.runtime.operations.lists import SliceLists
 from ensemble_tools.workflows.runtime.operations.target_encoding import TargetEncode
 from ensemble_tools.workflows.tables import TableUnusable, write_tables
 from tests.workflows.exchange import COMPILED, INPUTS, WORKFLOW
@@ -138,7 +138,7 @@ def _variants(program: Program, steps: list[Step]) -> Iterator[str]:
             given = program.tables[operation.table].given
             seen |= {"JoinExternal of lists"} if any(one.offsets for one in given) else set()
             seen |= {"JoinExternal with gaps"} if any(one.missing for one in given) else set()
-        elif isinstance(operation, ListSlice) and operation.length is not None:
+        elif isinstance(operation, SliceLists) and operation.length is not None:
             seen.add("ListSlice filled up")
         elif isinstance(operation, TargetEncode) and operation.folds > 1:
             seen.add("TargetEncoding with folds")

@@ -14,14 +14,14 @@ from enum import Enum
 import numpy as np
 
 from ensemble_tools.workflows.runtime.columns import RefusedByDesign
-from verification.exchange import Answer, Refusal, Reply
+from verification.exchange import Refusal, Reply, TensorAnswer
 from verification.tensors import STRINGS, Array, Tensor
 
 #: Names of the models that a refusal went through stand in front of it, in so many characters.
 _LONGEST_WAY = 200
 
 
-class Verdict(Enum):
+class Agreement(Enum):
     """The result of a request; the value stands in tables."""
 
     EQUAL = "equal"
@@ -46,8 +46,8 @@ class Verdict(Enum):
         return self in _ANSWERED
 
 
-_ANSWERED = {Verdict.EQUAL, Verdict.WITHIN_TOLERANCE, Verdict.SAME_DISTRIBUTION}
-_FAILURES = {Verdict.DIFFERENT, Verdict.ONLY_EXECUTOR, Verdict.UNDECIDED, Verdict.NOT_ASKED}
+_ANSWERED = {Agreement.EQUAL, Agreement.WITHIN_TOLERANCE, Agreement.SAME_DISTRIBUTION}
+_FAILURES = {Agreement.DIFFERENT, Agreement.ONLY_EXECUTOR, Agreement.UNDECIDED, Agreement.NOT_ASKED}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ USUAL = Names()
 class Comparison:
     """All outputs of one request, in alphabetical order; details are sentences for people."""
 
-    verdict: Verdict
+    verdict: Agreement
     outputs: tuple[Difference, ...] = ()
     details: tuple[str, ...] = ()
     names: Names = USUAL
@@ -112,7 +112,7 @@ def compare(
 
     bit_for_bit: 0 and -0 differ, too; NaN is equal to any NaN.
     """
-    if isinstance(executor, Answer) and isinstance(served, Answer):
+    if isinstance(executor, TensorAnswer) and isinstance(served, TensorAnswer):
         return _compare_answers(executor, served, tolerance, names, bit_for_bit)
     details = tuple(
         f"{who}: {reply.message}"
@@ -122,14 +122,14 @@ def compare(
     return Comparison(_judge_refusals(executor, served), details=details, names=names)
 
 
-def _judge_refusals(executor: Reply, served: Reply) -> Verdict:
+def _judge_refusals(executor: Reply, served: Reply) -> Agreement:
     """Judge two replies that are not both answers."""
     if not all(reply.judged for reply in (executor, served) if isinstance(reply, Refusal)):
-        return Verdict.UNDECIDED
-    if isinstance(executor, Answer):
+        return Agreement.UNDECIDED
+    if isinstance(executor, TensorAnswer):
         is_by_design = isinstance(served, Refusal) and _is_by_design(served.message)
-        return Verdict.BY_DESIGN if is_by_design else Verdict.ONLY_EXECUTOR
-    return Verdict.ONLY_SERVED if isinstance(served, Answer) else Verdict.BOTH_REFUSE
+        return Agreement.BY_DESIGN if is_by_design else Agreement.ONLY_EXECUTOR
+    return Agreement.ONLY_SERVED if isinstance(served, TensorAnswer) else Agreement.BOTH_REFUSE
 
 
 def _is_by_design(message: str) -> bool:
@@ -139,7 +139,7 @@ def _is_by_design(message: str) -> bool:
 
 
 def _compare_answers(
-    executor: Answer, served: Answer, tolerance: float, names: Names, bit_for_bit: bool
+    executor: TensorAnswer, served: TensorAnswer, tolerance: float, names: Names, bit_for_bit: bool
 ) -> Comparison:
     outputs = sorted(executor.tensors.keys() | served.tensors.keys())
     differences = tuple(
@@ -155,9 +155,9 @@ def _compare_answers(
     )
     details = list_details(differences)
     if not all(difference.equal for difference in differences):
-        return Comparison(Verdict.DIFFERENT, differences, details, names)
+        return Comparison(Agreement.DIFFERENT, differences, details, names)
     exact = all(difference.absolute == 0 for difference in differences)
-    verdict = Verdict.EQUAL if exact else Verdict.WITHIN_TOLERANCE
+    verdict = Agreement.EQUAL if exact else Agreement.WITHIN_TOLERANCE
     return Comparison(verdict, differences, details, names)
 
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from verification.comparing.comparison import (
     USUAL,
+    Agreement,
     Comparison,
     Difference,
     Names,
-    Verdict,
     list_details,
 )
-from verification.exchange import Answer
+from verification.exchange import TensorAnswer
 from verification.tensors import STRINGS, Array
 
 #: Merlin's inline operators that draw random numbers (merlin/systems/dag/ops/softmax_sampling.py).
@@ -33,18 +33,18 @@ _LEVEL = 1e-6
 
 
 def compare_distributions(
-    executor: Sequence[Answer], served: Sequence[Answer], spoken: Names = USUAL
+    executor: Sequence[TensorAnswer], served: Sequence[TensorAnswer], spoken: Names = USUAL
 ) -> Comparison:
     """Several answers of each to one request."""
     names = sorted({name for answer in (*executor, *served) for name in answer.tensors})
     outputs = tuple(_compare_output(name, executor, served, spoken) for name in names)
     same = all(difference.equal for difference in outputs)
-    verdict = Verdict.SAME_DISTRIBUTION if same else Verdict.DIFFERENT
+    verdict = Agreement.SAME_DISTRIBUTION if same else Agreement.DIFFERENT
     return Comparison(verdict, outputs, list_details(outputs), spoken)
 
 
 def _compare_output(
-    name: str, executor: Sequence[Answer], served: Sequence[Answer], spoken: Names
+    name: str, executor: Sequence[TensorAnswer], served: Sequence[TensorAnswer], spoken: Names
 ) -> Difference:
     first, second = _describe(name, executor), _describe(name, served)
     if first != second:
@@ -68,7 +68,7 @@ def _compare_output(
 
 
 def _find_fault(
-    name: str, executor: Sequence[Answer], served: Sequence[Answer], spoken: Names
+    name: str, executor: Sequence[TensorAnswer], served: Sequence[TensorAnswer], spoken: Names
 ) -> str | None:
     """How the numbers differ; None where they do not."""
     if _is_constant(name, executor) and _to_exact(name, executor) != _to_exact(name, served):
@@ -93,31 +93,31 @@ def _find_fault(
     return None
 
 
-def _is_shuffled(name: str, answers: Sequence[Answer]) -> bool:
+def _is_shuffled(name: str, answers: Sequence[TensorAnswer]) -> bool:
     """Whether each answer has the same values, in whatever order."""
     return len(_make_multisets(name, answers)) == 1
 
 
-def _to_exact(name: str, answers: Sequence[Answer]) -> set[bytes]:
+def _to_exact(name: str, answers: Sequence[TensorAnswer]) -> set[bytes]:
     """The different answers, each as its values in order."""
     return {repr(answer.tensors[name].array.tolist()).encode() for answer in answers}
 
 
-def _is_constant(name: str, answers: Sequence[Answer]) -> bool:
+def _is_constant(name: str, answers: Sequence[TensorAnswer]) -> bool:
     return len(_to_exact(name, answers)) == 1
 
 
-def _describe(name: str, answers: Sequence[Answer]) -> str:
+def _describe(name: str, answers: Sequence[TensorAnswer]) -> str:
     described = {str(answer.tensors.get(name, "missing")) for answer in answers}
     return " or ".join(sorted(described))
 
 
-def _make_multiset(name: str, answer: Answer) -> tuple[str, ...]:
+def _make_multiset(name: str, answer: TensorAnswer) -> tuple[str, ...]:
     """The values of all rows in one order, as texts: so NaN is itself and strings sort too."""
     return tuple(sorted(map(repr, answer.tensors[name].array.reshape(-1).tolist())))
 
 
-def _make_multisets(name: str, answers: Sequence[Answer]) -> set[tuple[str, ...]]:
+def _make_multisets(name: str, answers: Sequence[TensorAnswer]) -> set[tuple[str, ...]]:
     return {_make_multiset(name, answer) for answer in answers}
 
 
@@ -129,7 +129,7 @@ def _take_first_of_rows(array: Array) -> Array:
     return array.reshape(array.shape[0], -1)[:, :1].reshape(-1) if array.size else array
 
 
-def _take_numbers(name: str, answers: Sequence[Answer], pick: Array) -> Array:
+def _take_numbers(name: str, answers: Sequence[TensorAnswer], pick: Array) -> Array:
     arrays = [pick(answer.tensors[name].array) for answer in answers]
     values = np.concatenate([array.reshape(-1) for array in arrays])
     if answers[0].tensors[name].data_type == STRINGS:

@@ -32,7 +32,7 @@ EXECUTOR, SERVED, COMPILED, DELIVERED = "executor", "served", "compiled", "deliv
 
 
 @dataclass(frozen=True)
-class Form:
+class LoadedForm:
     """A form that is loaded."""
 
     #: Its name in the table of costs.
@@ -61,23 +61,23 @@ class Forms:
     not_compiled: tuple[tuple[str, str], ...] = ()
 
     @property
-    def right(self) -> Form:
+    def right(self) -> LoadedForm:
         """The one that the others are compared with."""
         if self.served is None:
             names = Names("the archive as delivered", "")
-            return Form("as delivered", self.executor, names)
-        return Form(EXECUTOR, self.executor, Names())
+            return LoadedForm("as delivered", self.executor, names)
+        return LoadedForm(EXECUTOR, self.executor, Names())
 
     @property
-    def others(self) -> tuple[Form, ...]:
+    def others(self) -> tuple[LoadedForm, ...]:
         """The forms that are compared with it, in the order in which they are loaded."""
         forms = []
         if self.served is not None:
-            forms.append(Form(self.served.form.value, self.served, Names()))
+            forms.append(LoadedForm(self.served.form.value, self.served, Names()))
         if self.compiled is not None:
             names = Names(self.right.names.right, "the compiled form")
             title = f"{self.compiled.form.value}, {COMPILED}"
-            forms.append(Form(title, self.compiled, names))
+            forms.append(LoadedForm(title, self.compiled, names))
         return tuple(forms)
 
     @property

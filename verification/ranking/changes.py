@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verification.exchange import Answer
+from verification.exchange import TensorAnswer
 from verification.tensors import Tensor
 
 
@@ -18,7 +18,7 @@ class Change:
     breaks: bool
 
 
-def list_changes(old: Answer, new: Answer) -> Iterator[Change]:
+def list_changes(old: TensorAnswer, new: TensorAnswer) -> Iterator[Change]:
     """In alphabetical order of the outputs. Rows and lists may be of another length."""
     for name in sorted({*old.tensors, *new.tensors}):
         first, second = old.tensors.get(name), new.tensors.get(name)

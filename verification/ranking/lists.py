@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from verification.exchange import Answer
+from verification.exchange import TensorAnswer
 from verification.ranking.targets import Target, split_lists
 from verification.tensors import Array
 
@@ -102,7 +102,9 @@ def pair_candidates(old: Array, new: Array) -> ListPair:
     )
 
 
-def pair_lists(target: Target, old: Answer, new: Answer) -> Iterator[ListPair | Listed | Mismatch]:
+def pair_lists(
+    target: Target, old: TensorAnswer, new: TensorAnswer
+) -> Iterator[ListPair | Listed | Mismatch]:
     """The lists of a target, in the order of the answers' rows."""
     for who, answer in (("OLD", old), ("NEW", new)):
         lacking = [name for name in target.outputs if name not in answer.tensors]
@@ -126,7 +128,7 @@ def pair_lists(target: Target, old: Answer, new: Answer) -> Iterator[ListPair | 
                 yield pair_candidates(*of_row)
 
 
-def _split(name: str | None, old: Answer, new: Answer) -> list[Array]:
+def _split(name: str | None, old: TensorAnswer, new: TensorAnswer) -> list[Array]:
     return [] if name is None else [split_lists(it.tensors[name].array) for it in (old, new)]
 
 

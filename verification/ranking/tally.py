@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from verification.exchange import Answer, Request
+from verification.exchange import TensorAnswer, TensorRequest
 from verification.ranking.lists import Listed, ListPair, Mismatch, pair_lists
 from verification.ranking.measures import kendall, overlap, spearman
 from verification.ranking.shifts import ShiftTally
@@ -64,7 +64,7 @@ class Tally:
     _listed: list[tuple[str, Listed]] = field(default_factory=list)
     _ids_are_inputs: bool = True
 
-    def add(self, request: Request, old: Answer, new: Answer) -> None:
+    def add(self, request: TensorRequest, old: TensorAnswer, new: TensorAnswer) -> None:
         """Compare the lists of one request."""
         for pair in pair_lists(self.target, old, new):
             if isinstance(pair, Mismatch):

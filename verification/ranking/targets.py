@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verification.errors import NothingRanked
-from verification.exchange import Answer
+from verification.exchange import TensorAnswer
 from verification.tensors import STRINGS, Array, Tensor
 
 
@@ -35,7 +35,7 @@ class Target:
 
 
 def find_targets(
-    answer: Answer, scores: tuple[str, ...] = (), ids: str | None = None
+    answer: TensorAnswer, scores: tuple[str, ...] = (), ids: str | None = None
 ) -> tuple[Target, ...]:
     """The targets of an answer: those that are named, else those that its outputs show.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from verification.comparing.comparison import Verdict, compare
-from verification.exchange import Answer, Refusal, Reply
+from verification.comparing.comparison import Agreement, compare
+from verification.exchange import Refusal, Reply, TensorAnswer
 from verification.ranking.bounds import Bound, list_broken
 from verification.ranking.changes import Change, list_changes
 from verification.ranking.tally import Tally
@@ -29,7 +29,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Side:
+class ArchiveSide:
     """One of the two archives."""
 
     title: str
@@ -44,8 +44,8 @@ class Side:
 class RankingReport:
     """The result for two archives."""
 
-    old: Side
-    new: Side
+    old: ArchiveSide
+    new: ArchiveSide
     asked: tuple[Asked, ...]
     tallies: tuple[Tally, ...]
     #: Of the same targets: OLD beside OLD, asked again.
@@ -139,7 +139,9 @@ def name_requests(titles: Sequence[str]) -> str:
 def make_asked(request: str, old: Reply, new: Reply, again: Reply) -> Asked:
     """The result of a request without its answers; again: OLD's second one."""
     changes = (
-        tuple(list_changes(old, new)) if isinstance(old, Answer) and isinstance(new, Answer) else ()
+        tuple(list_changes(old, new))
+        if isinstance(old, TensorAnswer) and isinstance(new, TensorAnswer)
+        else ()
     )
     return Asked(
         request,
@@ -152,7 +154,7 @@ def make_asked(request: str, old: Reply, new: Reply, again: Reply) -> Asked:
 
 
 def _is_equal(old: Reply, new: Reply) -> bool:
-    return compare(old, new, bit_for_bit=True).verdict is Verdict.EQUAL
+    return compare(old, new, bit_for_bit=True).verdict is Agreement.EQUAL
 
 
 def _read_refusal(reply: Reply) -> str:

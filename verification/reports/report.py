@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from verification.comparing.comparison import USUAL, Comparison, Names, Verdict
-from verification.exchange import Request
+from verification.comparing.comparison import USUAL, Agreement, Comparison, Names
+from verification.exchange import TensorRequest
 from verification.serving.memory import Memory
 
 
@@ -15,7 +15,7 @@ from verification.serving.memory import Memory
 class Outcome:
     """One request and what it showed."""
 
-    request: Request
+    request: TensorRequest
     comparison: Comparison
     #: The comparison of the form with compiled workflows.
     compiled: Comparison | None = None
@@ -29,7 +29,7 @@ class Outcome:
     def is_answered(self) -> bool:
         """Whether every form answers, be it in another way."""
         verdicts = [comparison.verdict for comparison in self.comparisons]
-        return all(verdict.is_answered or verdict is Verdict.DIFFERENT for verdict in verdicts)
+        return all(verdict.is_answered or verdict is Agreement.DIFFERENT for verdict in verdicts)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Finding:
         return compared and not any(verdict.is_failure for verdict in verdicts)
 
     @property
-    def _counts(self) -> Counter[Verdict]:
+    def _counts(self) -> Counter[Agreement]:
         return Counter(comparison.verdict for comparison in self.comparisons)
 
     @property
@@ -162,16 +162,16 @@ class Finding:
                 "is compared; give requests that the model takes with --requests FILE"
             )
         how = {
-            Verdict.WITHIN_TOLERANCE: f"within the tolerance of {self.tolerance:g}",
-            Verdict.SAME_DISTRIBUTION: "in distribution",
+            Agreement.WITHIN_TOLERANCE: f"within the tolerance of {self.tolerance:g}",
+            Agreement.SAME_DISTRIBUTION: "in distribution",
         }
         ways = [text for verdict, text in how.items() if verdicts[verdict]]
         rest = [
             f"{verdicts[verdict]} {text}"
             for verdict, text in (
-                (Verdict.BOTH_REFUSE, "refused by both"),
-                (Verdict.ONLY_SERVED, f"refused by {names.right} alone"),
-                (Verdict.BY_DESIGN, "refused by design"),
+                (Agreement.BOTH_REFUSE, "refused by both"),
+                (Agreement.ONLY_SERVED, f"refused by {names.right} alone"),
+                (Agreement.BY_DESIGN, "refused by design"),
             )
             if verdicts[verdict]
         ]

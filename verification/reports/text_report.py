@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ensemble_tools.serving.opened_archive import describe_operators
-from verification.comparing.comparison import Comparison, Difference, Verdict
+from verification.comparing.comparison import Agreement, Comparison, Difference
 from verification.reports.report import Cost, Outcome, Report, WorkflowReport
 
 _MIB = 1024 * 1024
@@ -72,7 +72,7 @@ def _list_cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _format_largest(comparisons: Sequence[Comparison]) -> str:
-    compared = (Verdict.EQUAL, Verdict.WITHIN_TOLERANCE, Verdict.DIFFERENT)
+    compared = (Agreement.EQUAL, Agreement.WITHIN_TOLERANCE, Agreement.DIFFERENT)
     outputs = [
         output for form in comparisons if form.verdict in compared for output in form.outputs
     ]

@@ -24,7 +24,7 @@ _OPEN_SIZE = 4
 
 
 @dataclass(frozen=True)
-class InputColumn:
+class RequestColumn:
     """One column of a request."""
 
     name: str
@@ -55,15 +55,15 @@ class InputColumn:
         return self.data_type == STRINGS
 
 
-def read_input_columns(config: ModelConfig) -> tuple[InputColumn, ...]:
+def read_input_columns(config: ModelConfig) -> tuple[RequestColumn, ...]:
     """The columns of a request, in order; a pair of tensors x__values and x__offsets is one."""
-    columns: dict[str, InputColumn] = {}
+    columns: dict[str, RequestColumn] = {}
     for name, spec in config.inputs.items():
         data_type = to_v2_type(spec.data_type)
         dims = config.make_full_dims(spec)
         column = _make_ragged_column(name, config)
         if column is None:
-            columns[name] = InputColumn(
+            columns[name] = RequestColumn(
                 name,
                 data_type,
                 sizes=tuple(size if size > 0 else _OPEN_SIZE for size in dims[1:]),
@@ -71,7 +71,7 @@ def read_input_columns(config: ModelConfig) -> tuple[InputColumn, ...]:
             )
         elif column not in columns:
             values, offsets = (config.inputs[part] for part in list_ragged_tensors(column))
-            columns[column] = InputColumn(
+            columns[column] = RequestColumn(
                 column,
                 to_v2_type(values.data_type),
                 ragged=True,
@@ -92,14 +92,14 @@ def list_lengths(configs: Iterable[ModelConfig]) -> tuple[int, ...]:
     return tuple(sorted(lengths)[:_MOST_LENGTHS]) or (_USUAL_LENGTH,)
 
 
-def count_values(column: InputColumn, rows: int, length: int) -> int:
+def count_values(column: RequestColumn, rows: int, length: int) -> int:
     """The values of a request with so many rows, with lists of that length."""
     if column.ragged:
         return rows * (length + 1)
     return (rows if column.rows is None else column.rows) * math.prod(column.sizes)
 
 
-def find_unsupported(columns: Iterable[InputColumn]) -> tuple[str, ...]:
+def find_unsupported(columns: Iterable[RequestColumn]) -> tuple[str, ...]:
     """Columns of data types for which nothing can be generated."""
     return tuple(column.name for column in columns if column.data_type not in NUMPY_TYPES)
 
@@ -109,7 +109,7 @@ def to_v2_type(config_type: str) -> str:
     return STRINGS if config_type == "TYPE_STRING" else config_type.removeprefix("TYPE_")
 
 
-def find_known_values(column: InputColumn, categories: Categories) -> Array | None:
+def find_known_values(column: RequestColumn, categories: Categories) -> Array | None:
     """The column's categories as an array of its type; None where none of them fits.
 
     merlin-systems reads texts in ASCII alone.

@@ -12,10 +12,10 @@ import numpy as np
 
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
-from verification.exchange import Request
+from verification.exchange import TensorRequest
 from verification.requests.columns import (
     Categories,
-    InputColumn,
+    RequestColumn,
     find_known_values,
     list_lengths,
 )
@@ -29,35 +29,35 @@ _LIST_LENGTH, _LONG_LIST = 6, 500
 _SMALL = 50
 _WORDS = [b"a", b"b", b"c", b"shoes", b"hats", b"books", b"1", b"2", b"3", b"4"]
 
-Values = Callable[[InputColumn, int], Array]
+Values = Callable[[RequestColumn, int], Array]
 
 
 @dataclass(frozen=True)
 class Generator:
     """Makes requests for these columns."""
 
-    columns: tuple[InputColumn, ...]
+    columns: tuple[RequestColumn, ...]
     #: Lengths of lists in requests whose lists are all of one length, since some models take no
     #: others.
     lengths: tuple[int, ...]
     seed: int
 
-    def make_requests(self, batches: Sequence[int]) -> tuple[Request, ...]:
+    def make_requests(self, batches: Sequence[int]) -> tuple[TensorRequest, ...]:
         """Ordinary requests of these sizes, then edge ones."""
         return (*self._make_ordinary(batches), *self._list_edges())
 
-    def make_likely(self, rows: int) -> Request:
+    def make_likely(self, rows: int) -> TensorRequest:
         """An ordinary request that any model takes: its lists are of one length that fits."""
         return tuple(self._make_ordinary([rows]))[-1]
 
     @property
-    def _ragged(self) -> tuple[InputColumn, ...]:
+    def _ragged(self) -> tuple[RequestColumn, ...]:
         return tuple(column for column in self.columns if column.ragged)
 
     def _draw(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *key])
 
-    def _make_ordinary(self, batches: Sequence[int]) -> Iterator[Request]:
+    def _make_ordinary(self, batches: Sequence[int]) -> Iterator[TensorRequest]:
         for rows in batches:
             title = f"{rows} rows" if rows != 1 else "1 row"
             values = self._choose_usual(self._draw(rows))
@@ -72,7 +72,7 @@ class Generator:
                 equal = np.full(rows, length)
                 yield self._make_request(f"{title}, lists of {length}", values, rows, equal)
 
-    def _list_edges(self) -> Iterator[Request]:
+    def _list_edges(self) -> Iterator[TensorRequest]:
         usual = self._choose_usual(self._draw(0))
         yield self._make_edge("0, 1, -1, smallest and largest numbers", _find_extremes)
         ids = [
@@ -97,7 +97,7 @@ class Generator:
         if not any(column.rows for column in self.columns):
             yield self._make_request("no rows", usual, 0, np.zeros(0, int), ordinary=False)
 
-    def _make_edge_lists(self, usual: Values) -> Iterator[Request]:
+    def _make_edge_lists(self, usual: Values) -> Iterator[TensorRequest]:
         if not self._ragged:
             return
         for title, lengths in (
@@ -114,7 +114,7 @@ class Generator:
             title = "list columns of differing lengths"
             yield self._make_request(title, usual, _ROWS, differing, ordinary=False)
 
-    def _make_edge(self, title: str, values: Values) -> Request:
+    def _make_edge(self, title: str, values: Values) -> TensorRequest:
         """Lists of the length that is most likely taken, so that the values are what is judged."""
         return self._make_request(
             title, values, _ROWS, np.full(_ROWS, self.lengths[0]), ordinary=False
@@ -128,17 +128,17 @@ class Generator:
         lengths: Array | dict[str, Array] | None = None,
         *,
         ordinary: bool = True,
-    ) -> Request:
+    ) -> TensorRequest:
         tensors: dict[str, Tensor] = {}
         for column in self.columns:
             of_column = lengths.get(column.name) if isinstance(lengths, dict) else lengths
             tensors.update(_make_tensors(column, values, rows, of_column))
-        return Request(title, tensors, ordinary, rows)
+        return TensorRequest(title, tensors, ordinary, rows)
 
     # -- what a column's values are
 
     def _choose_usual(self, random: np.random.Generator) -> Values:
-        def values(column: InputColumn, count: int) -> Array:
+        def values(column: RequestColumn, count: int) -> Array:
             if column.known is not None and len(column.known):
                 return column.known[random.integers(0, len(column.known), count)]
             if column.is_string:
@@ -152,7 +152,7 @@ class Generator:
 
         return values
 
-    def _make_unseen(self, column: InputColumn, count: int) -> Array:
+    def _make_unseen(self, column: RequestColumn, count: int) -> Array:
         random = self._draw(3)
         if column.is_integer:
             kind = np.dtype(NUMPY_TYPES[column.data_type])
@@ -164,7 +164,7 @@ class Generator:
         return self._choose_usual(random)(column, count)
 
     def _make_floats(self, *special: float) -> Values:
-        def values(column: InputColumn, count: int) -> Array:
+        def values(column: RequestColumn, count: int) -> Array:
             usual = self._choose_usual(self._draw(4))(column, count)
             if column.is_float:
                 usual = _cycle([*special, 1.5], count, NUMPY_TYPES[column.data_type])
@@ -172,7 +172,7 @@ class Generator:
 
         return values
 
-    def _make_denormal(self, column: InputColumn, count: int) -> Array:
+    def _make_denormal(self, column: RequestColumn, count: int) -> Array:
         if not column.is_float:
             return self._choose_usual(self._draw(5))(column, count)
         limits = np.finfo(NUMPY_TYPES[column.data_type])
@@ -180,7 +180,7 @@ class Generator:
         return _cycle(small, count, NUMPY_TYPES[column.data_type])
 
     def _make_texts(self, texts: list[bytes]) -> Values:
-        def values(column: InputColumn, count: int) -> Array:
+        def values(column: RequestColumn, count: int) -> Array:
             if column.is_string:
                 return encode_strings([texts[number % len(texts)] for number in range(count)])
             return self._choose_usual(self._draw(6))(column, count)
@@ -189,7 +189,7 @@ class Generator:
 
 
 def make_generator(
-    columns: Iterable[InputColumn],
+    columns: Iterable[RequestColumn],
     configs: Iterable[ModelConfig],
     categories: Categories,
     seed: int = 0,
@@ -201,7 +201,7 @@ def make_generator(
     return Generator(known, list_lengths(configs), seed)
 
 
-def _find_extremes(column: InputColumn, count: int) -> Array:
+def _find_extremes(column: RequestColumn, count: int) -> Array:
     if column.is_string:
         return encode_strings([b"0", b"1", b"-1", b"nan", b"None"] * (count // 5 + 1))[:count]
     kind = np.dtype(NUMPY_TYPES[column.data_type])
@@ -217,7 +217,7 @@ def _cycle(values: Sequence[float], count: int, kind: str) -> Array:
 
 
 def _make_tensors(
-    column: InputColumn, values: Values, rows: int, lengths: Array | None
+    column: RequestColumn, values: Values, rows: int, lengths: Array | None
 ) -> Iterator[tuple[str, Tensor]]:
     if column.ragged:
         assert lengths is not None, "list columns have lengths"

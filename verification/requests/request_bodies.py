@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from verification.exchange import Request, encode
+from verification.exchange import TensorRequest, encode
 from verification.tensors import STRINGS, Tensor
 
 JSON_TYPE = "application/json"
@@ -30,13 +30,13 @@ class Body:
         return self.content_type != JSON_TYPE
 
 
-def make_binary(request: Request) -> Body:
+def make_binary(request: TensorRequest) -> Body:
     """SageMaker's binary form: a JSON head, then the tensors' bytes."""
     head, content = encode(request.tensors)
     return Body(head + content, BINARY_TYPE.format(len(head)))
 
 
-def make_json(request: Request) -> Body:
+def make_json(request: TensorRequest) -> Body:
     """The JSON body, one line a tensor, for people."""
     tensors = ",\n  ".join(
         json.dumps(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from verification.errors import RequestsUnusable
-from verification.exchange import Request, make_tensor
+from verification.exchange import TensorRequest, make_tensor
 from verification.tensors import NUMPY_TYPES, Tensor
 
 _A_REQUEST = (
@@ -16,7 +16,7 @@ _A_REQUEST = (
 )
 
 
-def read_requests(path: Path) -> tuple[Request, ...]:
+def read_requests(path: Path) -> tuple[TensorRequest, ...]:
     """The requests of the file, in order; raises RequestsUnusable."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -32,7 +32,7 @@ def read_requests(path: Path) -> tuple[Request, ...]:
     return tuple(_read_request(path, number, request) for number, request in enumerate(listed, 1))
 
 
-def _read_request(path: Path, number: int, content: Any) -> Request:
+def _read_request(path: Path, number: int, content: Any) -> TensorRequest:
     where = f"request {number}"
     inputs = content.get("inputs") if isinstance(content, dict) else None
     if not isinstance(inputs, list) or not inputs:
@@ -43,7 +43,7 @@ def _read_request(path: Path, number: int, content: Any) -> Request:
         if not isinstance(name, str):
             raise RequestsUnusable(path, where, "an input without a name", _A_REQUEST)
         tensors[name] = _read_tensor(path, f"{where}, input {name!r}", tensor)
-    return Request(f"{where} of {path.name}", tensors)
+    return TensorRequest(f"{where} of {path.name}", tensors)
 
 
 def _read_tensor(path: Path, where: str, content: dict[str, Any]) -> Tensor:

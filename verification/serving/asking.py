@@ -13,7 +13,15 @@ from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailab
 from serve.limit import TimeLimit
 from serve.triton.diagnosis.verdicts import Verdict, read_refusal
 from verification.errors import FormUnusable, TritonLost
-from verification.exchange import HEAD_SIZE_HEADER, Answer, Refusal, Reply, Request, decode, encode
+from verification.exchange import (
+    HEAD_SIZE_HEADER,
+    Refusal,
+    Reply,
+    TensorAnswer,
+    TensorRequest,
+    decode,
+    encode,
+)
 from verification.serving.server import Server
 
 #: A request that takes longer hangs: a wrongly wired ensemble never answers.
@@ -75,7 +83,7 @@ def name_another_python(reason: str) -> str:
     return _INSTALLED_THERE.sub(lambda it: f"{_ANOTHER_PYTHON}{it['own'] or _OURS}", reason)
 
 
-async def ask(server: Server, plan: ServingPlan, request: Request, model: str = "") -> Reply:
+async def ask(server: Server, plan: ServingPlan, request: TensorRequest, model: str = "") -> Reply:
     """Send a request to the plan's entry model, or another one of it; raises Late, TritonLost."""
     model = model or plan.entry
     head, content = encode(request.tensors)
@@ -96,7 +104,7 @@ async def ask(server: Server, plan: ServingPlan, request: Request, model: str = 
     body = b"".join(answer.body)
     size = answer.header(HEAD_SIZE_HEADER)
     try:
-        return Answer(decode(body, int(size) if size else len(body)))
+        return TensorAnswer(decode(body, int(size) if size else len(body)))
     except (ValueError, KeyError, TypeError) as error:
         return Refusal(f"its answer cannot be read ({error})", judged=False)
 

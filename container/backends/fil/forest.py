@@ -33,7 +33,7 @@ import triton_python_backend_utils as pb_utils
 
 sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../shared"))
 from stand_in import (
-    Parameters,
+    ModelParameters,
     Refused,
     StandIn,
     find_file,
@@ -69,7 +69,7 @@ class TritonPythonModel(StandIn):
         self.name = args["model_name"]
         config = json.loads(args["model_config"])
         warn_of_gpu(args)
-        self.settings = Settings(config, self.name)
+        self.settings = ForestParameters(config, self.name)
         self.forest = load(self.settings, args, config)
         check_features(config, self.forest.features, self.name)
         declared = declared_width(config, self.name)
@@ -103,7 +103,7 @@ class TritonPythonModel(StandIn):
         self.forest = self.rule = None
 
 
-class Settings(Parameters):
+class ForestParameters(ModelParameters):
     """The config's `parameters` that change an answer; those that tune a GPU are passed over."""
 
     def __init__(self, config, model):
@@ -231,7 +231,7 @@ class Treelite:
     probabilities = predict
 
 
-class Rule:
+class AnswerRule:
     """How a row is answered: so many numbers, made of a forest's own by a function."""
 
     def __init__(self, width, apply):
@@ -242,15 +242,15 @@ def choose_rule(settings, forest, declared):
     """The rules of this module's docstring, numbered as there."""
     several = forest.classes > 1
     if settings.predict_proba and several:  # 1
-        return Rule(forest.classes, lambda forest, rows: forest.probabilities(rows))
+        return AnswerRule(forest.classes, lambda forest, rows: forest.probabilities(rows))
     if settings.predict_proba and settings.output_class and declared == 2:  # 2
-        return Rule(2, both_classes)
+        return AnswerRule(2, both_classes)
     if settings.predict_proba or not settings.output_class:  # 2 and 5
-        return Rule(forest.width, lambda forest, rows: forest.predict(rows))
+        return AnswerRule(forest.width, lambda forest, rows: forest.predict(rows))
     if several:  # 3
-        return Rule(1, lambda forest, rows: forest.probabilities(rows).argmax(axis=1))
+        return AnswerRule(1, lambda forest, rows: forest.probabilities(rows).argmax(axis=1))
     threshold = np.float32(settings.threshold)
-    return Rule(1, lambda forest, rows: np.float32(forest.predict(rows)) > threshold)  # 4
+    return AnswerRule(1, lambda forest, rows: np.float32(forest.predict(rows)) > threshold)  # 4
 
 
 def both_classes(forest, rows):

@@ -55,7 +55,7 @@ class TritonPythonModel(stand_in.StandIn):
         """Loads the model and settles which tensor is which. Raises Refused."""
         self.name = args["model_name"]
         self.config = json.loads(args["model_config"])
-        self.parameters = Parameters(self.config, self.name)
+        self.parameters = TorchScriptParameters(self.config, self.name)
         self.parameters.apply()
         self.device = device_of(args)
         path = artifact(args, self.config)
@@ -130,7 +130,7 @@ class TritonPythonModel(stand_in.StandIn):
             torch.cuda.empty_cache()
 
 
-class Parameters(stand_in.Parameters):
+class TorchScriptParameters(stand_in.ModelParameters):
     """The config's `parameters` that libtorch knows."""
 
     def __init__(self, config, model):

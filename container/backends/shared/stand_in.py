@@ -42,7 +42,7 @@ class StandIn:
         return tensor
 
 
-class Parameters:
+class ModelParameters:
     """The config's `parameters`: texts by their keys."""
 
     def __init__(self, config, model):

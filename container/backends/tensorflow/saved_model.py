@@ -62,7 +62,7 @@ class TritonPythonModel(stand_in.StandIn):
         self.name = args["model_name"]
         config = json.loads(args["model_config"])
         refuse_unsupported(config, self.name)
-        parameters = Parameters(config, self.name)
+        parameters = SavedModelParameters(config, self.name)
         path = find_file(args, config, DEFAULT_DIRECTORY)
         tensorflow = library(self.name)
         graph = tensorflow.Graph()
@@ -111,7 +111,7 @@ class TritonPythonModel(stand_in.StandIn):
         self.session = None
 
 
-class Parameters(stand_in.Parameters):
+class SavedModelParameters(stand_in.ModelParameters):
     """The config's `parameters` that NVIDIA's backend knows."""
 
     def __init__(self, config, model):

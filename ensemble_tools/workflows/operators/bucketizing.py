@@ -5,11 +5,11 @@ from __future__ import annotations
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, nvtabular
+from ensemble_tools.workflows.rules import KeptColumns, OperatorCall, Rule, nvtabular
 from ensemble_tools.workflows.runtime.operations.bucketizing import Bucketize
 
 
-def bucketize(call: Call) -> Frame:
+def bucketize(call: OperatorCall) -> Frame:
     """Boundaries are kept in a function of NVTabular's own, which closes over them."""
     if call.parameter("use_digitize") is not True:
         raise Unknown("use_digitize is not True")

@@ -10,7 +10,7 @@ from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import ColumnType, Frame
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Table
-from ensemble_tools.workflows.rules import Call, Rule, Unnamed, nvtabular
+from ensemble_tools.workflows.rules import OperatorCall, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.categorify import Categorify
 
 #: Labels that Categorify keeps for itself: 0 padding, 1 nulls, 2 what was not seen.
@@ -42,7 +42,7 @@ class _Encoding:
         return self.columns if self.is_combined else (self.stored,)
 
 
-def categorify(call: Call) -> Frame:
+def categorify(call: OperatorCall) -> Frame:
     """Categorify, of columns alone, encoded jointly or in combinations."""
     encode_type = call.parameter("encode_type")
     if encode_type not in ("joint", "combo"):
@@ -68,7 +68,7 @@ def categorify(call: Call) -> Frame:
     return frame
 
 
-def _encodings(call: Call, storage: Mapping[str, str], jointly: bool) -> list[_Encoding]:
+def _encodings(call: OperatorCall, storage: Mapping[str, str], jointly: bool) -> list[_Encoding]:
     separator = call.parameter("name_sep")
     groups = [(name,) for name in call.names] if jointly else call.groups
     named = {separator.join(group) if len(group) > 1 else group[0]: group for group in groups}
@@ -78,7 +78,7 @@ def _encodings(call: Call, storage: Mapping[str, str], jointly: bool) -> list[_E
     ]
 
 
-def _check_form(call: Call, encoding: _Encoding, columns: Sequence[ColumnType]) -> None:
+def _check_form(call: OperatorCall, encoding: _Encoding, columns: Sequence[ColumnType]) -> None:
     if encoding.is_combined and any(column.is_list for column in columns):
         raise call.refuse(encoding.columns, "lists are combined with other columns")
     split = call.parameter("split_out")
@@ -91,7 +91,7 @@ def _check_form(call: Call, encoding: _Encoding, columns: Sequence[ColumnType]) 
 
 
 def _buckets(
-    call: Call, encoding: _Encoding, columns: Sequence[ColumnType], names: Sequence[str]
+    call: OperatorCall, encoding: _Encoding, columns: Sequence[ColumnType], names: Sequence[str]
 ) -> int | None:
     """How many buckets unseen values are hashed to, None for none. names: of all encodings."""
     buckets = call.parameter("num_buckets")
@@ -112,7 +112,7 @@ def _buckets(
 
 
 def _encode(
-    call: Call,
+    call: OperatorCall,
     encoding: _Encoding,
     columns: list[ColumnType],
     buckets: int | None,

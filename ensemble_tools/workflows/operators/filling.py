@@ -9,7 +9,7 @@ from typing import Any
 from ensemble_tools.errors import quoted
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed, nvtabular
+from ensemble_tools.workflows.rules import KeptColumns, OperatorCall, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.filling import (
     DropMissing,
     Fill,
@@ -18,18 +18,18 @@ from ensemble_tools.workflows.runtime.operations.filling import (
 )
 
 
-def fill_missing(call: Call) -> Frame:
+def fill_missing(call: OperatorCall) -> Frame:
     """FillMissing."""
     return _fill(call, dict.fromkeys(call.names, call.parameter("fill_val")))
 
 
-def fill_median(call: Call) -> Frame:
+def fill_median(call: OperatorCall) -> Frame:
     """FillMedian."""
     medians = read.mapping(call.parameter("medians"), "medians")
     return _fill(call, {name: medians.get(name) for name in call.names})
 
 
-def _fill(call: Call, values: Mapping[str, Any]) -> Frame:
+def _fill(call: OperatorCall, values: Mapping[str, Any]) -> Frame:
     """NVTabular writes flags into the frame that it reads: one may be what is filled next."""
     columns = call.columns(call.names, with_gaps=True)
     frame = {**call.frame, **dict(zip(call.names, columns, strict=True))}
@@ -56,7 +56,7 @@ def _fill(call: Call, values: Mapping[str, Any]) -> Frame:
     return frame
 
 
-def drop_missing(call: Call) -> Frame:
+def drop_missing(call: OperatorCall) -> Frame:
     """Dropna: all columns lose the rows in which a selected one is missing; none: any."""
     watched = call.names or tuple(call.frame)
     order = [*watched, *(name for name in call.frame if name not in watched)]

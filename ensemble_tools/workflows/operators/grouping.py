@@ -11,7 +11,7 @@ from ensemble_tools.errors import quoted
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, nvtabular
+from ensemble_tools.workflows.rules import KeptColumns, OperatorCall, Rule, nvtabular
 from ensemble_tools.workflows.runtime.operations.grouping import DifferenceLag, Group
 
 #: NVTabular takes it for a regular expression; these signs make none that could take for ever.
@@ -25,7 +25,7 @@ _KEYS = (Kind.INT, Kind.FLOAT, Kind.TEXT)
 _OF_DATES = ("first", "last", "min", "max", *_COUNTS)
 
 
-def group(call: Call) -> Frame:
+def group(call: OperatorCall) -> Frame:
     """Groupby: the keys in their widest type, then each aggregation of each column."""
     keys = read.names(call.parameter("groupby_cols"), "groupby_cols")
     sorts = read.names(call.parameter("sort_cols"), "sort_cols")
@@ -73,7 +73,7 @@ def group(call: Call) -> Frame:
     }
 
 
-def order_of(call: Call) -> list[str]:
+def order_of(call: OperatorCall) -> list[str]:
     """The names of Groupby's columns, in its order: groupby._apply_aggs."""
     keys = read.names(call.parameter("groupby_cols"), "groupby_cols")
     separator, _ = _read_form(call, keys)
@@ -103,7 +103,7 @@ def order_of(call: Call) -> list[str]:
 
 
 def _in_order(
-    call: Call, keys: tuple[str, ...], value: Any, parameter: str
+    call: OperatorCall, keys: tuple[str, ...], value: Any, parameter: str
 ) -> list[tuple[str, Iterable[Any]]]:
     mapping = read.mapping(value, parameter)
     allowed = [name for name in call.names if name not in keys]
@@ -114,7 +114,7 @@ def _in_order(
     return [(name, these) for name, these in mapping.items() if name in allowed]
 
 
-def _read_form(call: Call, keys: tuple[str, ...]) -> tuple[str, bool]:
+def _read_form(call: OperatorCall, keys: tuple[str, ...]) -> tuple[str, bool]:
     """The separator of a column's name and an aggregation's; whether rows are sorted upwards."""
     separator, ascending = call.parameter("name_sep"), call.parameter("ascending")
     if not isinstance(ascending, bool):
@@ -126,7 +126,7 @@ def _read_form(call: Call, keys: tuple[str, ...]) -> tuple[str, bool]:
     return separator, ascending
 
 
-def _read_aggregations(call: Call, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def _read_aggregations(call: OperatorCall, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The aggregations of each column that has any."""
     chosen = {}
     for name in call.names:
@@ -155,7 +155,7 @@ def _aggregations_of(name: str, value: Any, parameter: str) -> tuple[str, ...]:
     return read.names(names, f"{parameter} of {name}")
 
 
-def _aggregate(call: Call, name: str, aggregation: str, column: ColumnType) -> ColumnType:
+def _aggregate(call: OperatorCall, name: str, aggregation: str, column: ColumnType) -> ColumnType:
     """The column that an aggregation makes, before casts by name."""
     if column.kind is Kind.DATE and aggregation not in _OF_DATES:
         raise call.refuse([name], f"{aggregation} of dates")
@@ -175,7 +175,7 @@ def _aggregate(call: Call, name: str, aggregation: str, column: ColumnType) -> C
 
 
 def _check_names(
-    call: Call, keys: tuple[str, ...], chosen: Mapping[str, tuple[str, ...]], separator: str
+    call: OperatorCall, keys: tuple[str, ...], chosen: Mapping[str, tuple[str, ...]], separator: str
 ) -> None:
     """NVTabular takes first and last from a column of lists, which it drops again."""
     lists = [
@@ -187,7 +187,7 @@ def _check_names(
 
 
 def _casts(
-    call: Call, keys: tuple[str, ...], outputs: list[tuple[str, ColumnType]], separator: str
+    call: OperatorCall, keys: tuple[str, ...], outputs: list[tuple[str, ColumnType]], separator: str
 ) -> tuple[str | None, ...]:
     """The types that groupby._apply_aggs casts columns to for their names' sake, keys included."""
     if len({name for name, _ in outputs}) != len(outputs):
@@ -207,7 +207,7 @@ def _cast_by_name(name: str, separator: str) -> str | None:
     return None
 
 
-def take_differences(call: Call) -> Frame:
+def take_differences(call: OperatorCall) -> Frame:
     """DifferenceLag: each shift of each column, within partitions."""
     partition = read.names(call.parameter("partition_cols"), "partition_cols")
     shifts = call.parameter("shifts")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import Frame
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed, nvtabular
+from ensemble_tools.workflows.rules import KeptColumns, OperatorCall, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.hashing import HashBucket
 
 
-def hash_to_buckets(call: Call) -> Frame:
+def hash_to_buckets(call: OperatorCall) -> Frame:
     """HashBucket."""
     buckets = call.parameter("num_buckets")
     if not isinstance(buckets, dict):
@@ -21,7 +21,7 @@ def hash_to_buckets(call: Call) -> Frame:
     return frame
 
 
-def hash_crossed(call: Call) -> Frame:
+def hash_crossed(call: OperatorCall) -> Frame:
     """HashedCross: one column of all."""
     columns = call.scalars(call.names, with_gaps=True)
     buckets = call.parameter("num_buckets")

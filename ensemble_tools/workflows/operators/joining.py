@@ -14,7 +14,7 @@ from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.pickled_frames import FrameColumn, read_frame
 from ensemble_tools.workflows.program import Table, Values
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed, nvtabular
+from ensemble_tools.workflows.rules import KeptColumns, OperatorCall, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.kept import REQUESTS
 from ensemble_tools.workflows.runtime.operations.joining import Join
 
@@ -32,7 +32,7 @@ _EXACT = 2**53
 _WIDE = ("i4", "i8", "f4", "f8")
 
 
-def join(call: Call) -> Frame:
+def join(call: OperatorCall) -> Frame:
     """JoinGroupby."""
     files = read.mapping(call.parameter("categories"), "categories")
     storage = read.mapping(call.parameter("storage_name"), "storage_name")
@@ -92,7 +92,7 @@ def _cast_by_name(name: str, separator: str) -> str | None:
     return "float32" if name.endswith(averages) else None
 
 
-def join_table(call: Call) -> Frame:
+def join_table(call: OperatorCall) -> Frame:
     """JoinExternal: pandas' merge with a table that the workflow's pickle holds."""
     keys, their_keys = _pair_keys(call)
     columns = call.scalars(keys, *_MERGED_BY, with_gaps=True)
@@ -128,7 +128,7 @@ def join_table(call: Call) -> Frame:
     return {**call.frame, **{name: outputs.get(name) or _absent(absent[name]) for name in beside}}
 
 
-def join_kept(call: Call) -> Frame:
+def join_kept(call: OperatorCall) -> Frame:
     """The types of a table's columns, as far as known, where pandas merges."""
     keys, their_keys = _pair_keys(call)
     table = read_frame(call.parameter("_ext_cache"))
@@ -141,7 +141,7 @@ def join_kept(call: Call) -> Frame:
     return {name: _beside(key, column) for name, column in beside.items() if not _why_not(column)}
 
 
-def _pair_keys(call: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _pair_keys(call: OperatorCall) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns that are merged by, and the table's."""
     if call.parameter("how") != "left":
         raise Unknown("it leaves rows out, or how it joins is not known")
@@ -155,7 +155,7 @@ def _pair_keys(call: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _read_table(
-    call: Call, keys: tuple[str, ...], columns: list[ColumnType]
+    call: OperatorCall, keys: tuple[str, ...], columns: list[ColumnType]
 ) -> dict[str, FrameColumn]:
     """The table's columns, if a request's row has one row there at most, for certain."""
     table = read_frame(call.parameter("_ext_cache"))
@@ -170,7 +170,7 @@ def _read_table(
     return table
 
 
-def _check_key(call: Call, name: str, key: FrameColumn, kind: Kind) -> None:
+def _check_key(call: OperatorCall, name: str, key: FrameColumn, kind: Kind) -> None:
     values = key.column.values
     if key.why_not:
         raise call.refuse([name], key.why_not)

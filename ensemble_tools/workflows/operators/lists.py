@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import Frame, Kind
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, nvtabular
-from ensemble_tools.workflows.runtime.operations.lists import ListSlice
+from ensemble_tools.workflows.rules import KeptColumns, OperatorCall, Rule, nvtabular
+from ensemble_tools.workflows.runtime.operations.lists import SliceLists
 from ensemble_tools.workflows.runtime.records import Number
 
 
-def slice_lists(call: Call) -> Frame:
+def slice_lists(call: OperatorCall) -> Frame:
     """ListSlice."""
     start, end, longest = (
         read.whole(call.parameter(name), name) for name in ("start", "end", "max_elements")
@@ -30,7 +30,7 @@ def slice_lists(call: Call) -> Frame:
             length, fill = longest, read.number(call.parameter("pad_value"), "pad_value")
             of_floats = isinstance(read.plain(fill), float)
             sliced = replace(sliced, kind=Kind.FLOAT if of_floats else column.kind, width=0)
-        frame[name] = call.emit(ListSlice(start, end, length, fill), [column], sliced, name)
+        frame[name] = call.emit(SliceLists(start, end, length, fill), [column], sliced, name)
     return frame
 
 

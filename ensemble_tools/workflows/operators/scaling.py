@@ -7,12 +7,12 @@ from dataclasses import replace
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed, nvtabular
+from ensemble_tools.workflows.rules import KeptColumns, OperatorCall, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.scaling import Cast, Clip, Log1, Normalize, Scale
 from ensemble_tools.workflows.runtime.records import Number
 
 
-def normalize(call: Call) -> Frame:
+def normalize(call: OperatorCall) -> Frame:
     """Normalize."""
     means, stds = (read.mapping(call.parameter(name), name) for name in ("means", "stds"))
     dtype = read.dtype(call.parameter("out_dtype"), "out_dtype", "float64")
@@ -25,7 +25,7 @@ def normalize(call: Call) -> Frame:
     return frame
 
 
-def scale(call: Call) -> Frame:
+def scale(call: OperatorCall) -> Frame:
     """NormalizeMinMax."""
     lows, highs = (read.mapping(call.parameter(name), name) for name in ("mins", "maxs"))
     dtype = read.dtype(call.parameter("out_dtype"), "out_dtype", "float64")
@@ -41,7 +41,7 @@ def scale(call: Call) -> Frame:
     return frame
 
 
-def take_logarithm(call: Call) -> Frame:
+def take_logarithm(call: OperatorCall) -> Frame:
     """LogOp."""
     frame = dict(call.frame)
     for name, column in call.each(call.items(call.names, Kind.INT, Kind.FLOAT)):
@@ -49,7 +49,7 @@ def take_logarithm(call: Call) -> Frame:
     return frame
 
 
-def clip(call: Call) -> Frame:
+def clip(call: OperatorCall) -> Frame:
     """Clip. Bounds that not every type holds may make wider columns, which depends on values."""
     low, high = _bound(call, "min_value"), _bound(call, "max_value")
     bounds = [bound for bound in (low, high) if bound is not None]
@@ -65,7 +65,7 @@ def clip(call: Call) -> Frame:
     return frame
 
 
-def _bound(call: Call, name: str) -> Number | None:
+def _bound(call: OperatorCall, name: str) -> Number | None:
     value = call.parameter(name)
     return None if value is None else read.number(value, name)
 
@@ -75,7 +75,7 @@ def _is_within_type(bound: Number, column: ColumnType) -> bool:
     return abs(read.plain(bound)) < largest
 
 
-def reduce_type(call: Call) -> Frame:
+def reduce_type(call: OperatorCall) -> Frame:
     """ReduceDtypeSize."""
     frame = dict(call.frame)
     for name, fitted in read.mapping(call.parameter("dtypes"), "dtypes").items():

@@ -5,26 +5,26 @@ from __future__ import annotations
 from ensemble_tools.archive.nvtabular_release import TAGGING
 from ensemble_tools.workflows.frames import Frame
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.rules import Call, Rule, Unnamed, nvtabular
+from ensemble_tools.workflows.rules import OperatorCall, Rule, Unnamed, nvtabular
 
 
-def pass_on(call: Call) -> Frame:
+def pass_on(call: OperatorCall) -> Frame:
     """The columns that it is given."""
     return dict(call.frame)
 
 
-def select(call: Call) -> Frame:
+def select(call: OperatorCall) -> Frame:
     """The selected columns."""
     return {name: call.frame[name] for name in call.names}
 
 
-def subtract(call: Call) -> Frame:
+def subtract(call: OperatorCall) -> Frame:
     """The columns that its own selector names, or else the selected ones."""
     names = call.node.operator.selector or call.names
     return {name: call.passed_on(name) for name in names}
 
 
-def rename(call: Call) -> Frame:
+def rename(call: OperatorCall) -> Frame:
     """A function of the user's is not called: what it made of the names is in the schema."""
     function, postfix, name = (call.parameter(field) for field in ("f", "postfix", "name"))
     if function is not None:

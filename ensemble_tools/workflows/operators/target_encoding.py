@@ -10,7 +10,7 @@ from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Means, Table
-from ensemble_tools.workflows.rules import Call, Rule, nvtabular
+from ensemble_tools.workflows.rules import OperatorCall, Rule, nvtabular
 from ensemble_tools.workflows.runtime.operations.target_encoding import TargetEncode
 from ensemble_tools.workflows.runtime.records import NumpyNumber
 
@@ -21,7 +21,7 @@ _ROWS = "__tmp__"
 
 
 @dataclass(frozen=True)
-class _Fitted:
+class _FittedEncoding:
     """The operator's fitted state, checked."""
 
     folds: int
@@ -36,7 +36,7 @@ class _Fitted:
     keeps_folds: bool
 
 
-def encode_targets(call: Call) -> Frame:
+def encode_targets(call: OperatorCall) -> Frame:
     """TargetEncoding, one step a group of columns. Of the folds the last group's are kept."""
     fitted = _read_fitted(call)
     separator = call.parameter("name_sep")
@@ -59,7 +59,7 @@ def encode_targets(call: Call) -> Frame:
     return frame
 
 
-def _read_fitted(call: Call) -> _Fitted:
+def _read_fitted(call: OperatorCall) -> _FittedEncoding:
     folds, seed = read.whole(call.parameter("kfold"), "kfold"), call.parameter("fold_seed")
     if seed is not None and not 0 <= read.whole(seed, "fold_seed") < 2**32:
         raise Unknown(f"fold_seed is {seed}")
@@ -75,10 +75,10 @@ def _read_fitted(call: Call) -> _Fitted:
     if dtype not in ("float32", "float64"):
         raise call.refuse(call.names, f"out_dtype is {dtype}")
     keeps_folds = folds > 1 and not read.flag(call.parameter("drop_folds"), "drop_folds")
-    return _Fitted(folds, seed, smoothing, files, targets, means, dtype, keeps_folds)
+    return _FittedEncoding(folds, seed, smoothing, files, targets, means, dtype, keeps_folds)
 
 
-def _check_names(call: Call, fitted: _Fitted, names: Iterable[list[str]]) -> None:
+def _check_names(call: OperatorCall, fitted: _FittedEncoding, names: Iterable[list[str]]) -> None:
     """The names that TargetEncoding.transform and _op_group_logic give columns of their own."""
     own = {_ROWS, "count_y_all", *(f"{target}_sum_y_all" for target in fitted.targets)}
     if fitted.folds > 1:
@@ -90,7 +90,7 @@ def _check_names(call: Call, fitted: _Fitted, names: Iterable[list[str]]) -> Non
     call.check_names(outputs, own)
 
 
-def _means(call: Call, targets: Iterable[str]) -> tuple[int | float, ...]:
+def _means(call: OperatorCall, targets: Iterable[str]) -> tuple[int | float, ...]:
     means = call.parameter("target_mean") or call.parameter("means")
     by_target = [read.number_for(read.mapping(means, "means"), name, "means") for name in targets]
     if any(isinstance(mean, NumpyNumber) for mean in by_target):
@@ -99,7 +99,11 @@ def _means(call: Call, targets: Iterable[str]) -> tuple[int | float, ...]:
 
 
 def _table(
-    call: Call, fitted: _Fitted, columns: tuple[str, ...], kinds: tuple[str, ...], separator: str
+    call: OperatorCall,
+    fitted: _FittedEncoding,
+    columns: tuple[str, ...],
+    kinds: tuple[str, ...],
+    separator: str,
 ) -> Table:
     overall = call.category_file(fitted.files.get(separator.join(columns)))
     if fitted.folds == 1:
@@ -110,7 +114,7 @@ def _table(
     return Table(path, keys, ("whole", *kinds), means=means)
 
 
-def _target_names(call: Call, targets: tuple[str, ...], separator: str) -> list[list[str]]:
+def _target_names(call: OperatorCall, targets: tuple[str, ...], separator: str) -> list[list[str]]:
     """The names of each group's columns."""
     named = call.parameter("out_col")
     by_group = []

@@ -293,7 +293,7 @@ class Filter(Operator):
 
 
 @_without("column_mapping", "dependencies")
-class _Fitted(Operator):
+class _FittedOperator(Operator):
     """An operator that NVTabular has fitted: only what it does with a frame is here."""
 
     def __getattr__(self, name: str) -> Any:
@@ -302,7 +302,7 @@ class _Fitted(Operator):
         raise NeedsNVTabular(f"an operator asks for {type(self).__name__}.{name}")
 
 
-class Dropna(_Fitted):
+class Dropna(_FittedOperator):
     """nvtabular.ops.Dropna."""
 
     def transform(self, col_selector: Any, df: Any) -> Any:
@@ -312,7 +312,7 @@ class Dropna(_Fitted):
         return left
 
 
-class FillMissing(_Fitted):
+class FillMissing(_FittedOperator):
     """nvtabular.ops.FillMissing."""
 
     def __init__(self, fill_val: Any = 0, add_binary_cols: bool = False) -> None:
@@ -330,7 +330,7 @@ class FillMissing(_Fitted):
         return df
 
 
-class Groupby(_Fitted):
+class Groupby(_FittedOperator):
     """nvtabular.ops.Groupby, as it was fitted."""
 
     groupby_cols: list[str]
@@ -393,7 +393,7 @@ def _aggregations(given: Mapping[str, list[Any]], chosen: list[str]) -> dict[str
     return {name: kinds for name, kinds in given.items() if name in chosen}
 
 
-class ListSlice(_Fitted):
+class ListSlice(_FittedOperator):
     """nvtabular.ops.ListSlice."""
 
     start: int

@@ -195,7 +195,7 @@ _LONGEST_ESCAPE = 6
 
 
 @dataclass(frozen=True)
-class Refusal:
+class FailedInference:
     """An inference that was not carried out, and whose fault that is."""
 
     verdict: Verdict
@@ -206,7 +206,7 @@ class Refusal:
 
 def read_refusal(
     answer: Answer, plan: ServingPlan, body: Sequence[bytes] = (), memory: float = math.inf
-) -> Refusal:
+) -> FailedInference:
     """Reads an answer of the plan's entry model that is no 200.
 
     body: what the caller wrote, in pieces; words of his prove no lack of memory. memory: bytes that
@@ -214,7 +214,7 @@ def read_refusal(
     """
     message = read_message(answer)
     verdict = judge(answer.status, message, plan.triton_names, body, memory)
-    return Refusal(verdict, message, answer.cut)
+    return FailedInference(verdict, message, answer.cut)
 
 
 def read_message(answer: Answer) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from verification.exchange import Answer
+from verification.exchange import TensorAnswer
 from verification.tensors import NUMPY_TYPES, Tensor
 
 _DATA_TYPES = {name: data_type for data_type, name in NUMPY_TYPES.items()}
 
 
-def answer(**arrays: Any) -> Answer:
+def answer(**arrays: Any) -> TensorAnswer:
     """Output name -> array."""
-    return Answer({name: Tensor(_DATA_TYPES[one.dtype.name], one) for name, one in arrays.items()})
+    return TensorAnswer(
+        {name: Tensor(_DATA_TYPES[one.dtype.name], one) for name, one in arrays.items()}
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verification.exchange import Request, decode
+from verification.exchange import TensorRequest, decode
 from verification.request_command import REFUSED, WRITTEN, main
 from verification.requests.request_bodies import make_binary, make_json
 from verification.tensors import Tensor, encode_strings
@@ -130,12 +130,12 @@ def test_bodies_hold_the_same_values() -> None:
         "b": Tensor("BOOL", np.array([True, False])),
         "u": Tensor("UINT64", np.array([2**64 - 1], np.uint64)),
     }
-    written = make_json(Request("r", tensors))
+    written = make_json(TensorRequest("r", tensors))
     inputs = json.loads(written.content)["inputs"]
     data = {one["name"]: one["data"] for one in inputs}
     assert data == {"f": [0.1, 1e30, -0.0], "t": ["é", '"'], "b": [True, False], "u": [2**64 - 1]}
     assert written.content_type == "application/json"
-    binary = make_binary(Request("r", tensors))
+    binary = make_binary(TensorRequest("r", tensors))
     size = int(binary.content_type.rpartition("=")[2])
     head = binary.content[:size].replace(b'"inputs"', b'"outputs"')
     found = decode(head + binary.content[size:], len(head))

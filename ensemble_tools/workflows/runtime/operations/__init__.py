@@ -26,7 +26,7 @@ CLASSES = {
     "hash_bucket": ("hashing", "HashBucket"),
     "is_missing": ("filling", "IsMissing"),
     "join": ("joining", "Join"),
-    "list_slice": ("lists", "ListSlice"),
+    "list_slice": ("lists", "SliceLists"),
     "log1": ("scaling", "Log1"),
     "none_left": ("filling", "NoneLeft"),
     "none_missing": ("filling", "NoneMissing"),

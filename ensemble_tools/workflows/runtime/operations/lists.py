@@ -15,7 +15,7 @@ from .operation import Operation, Transform
 
 
 @dataclass(frozen=True)
-class ListSlice(Operation):
+class SliceLists(Operation):
     """A part of each list, from start to end, which are bounds as in Python.
 
     Makes floats of whole numbers where a list is filled up, since that is what Python's lists hold

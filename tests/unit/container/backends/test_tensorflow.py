@@ -226,7 +226,7 @@ def test_memory_of_gpus(
     v1 = SimpleNamespace(ConfigProto=dict, GPUOptions=dict)
     tensorflow = SimpleNamespace(compat=SimpleNamespace(v1=v1))
     args = {"model_instance_kind": kind, "model_instance_device_id": "1"}
-    made = backend["Parameters"]({}, "m").session_config(tensorflow, args)
+    made = backend["SavedModelParameters"]({}, "m").session_config(tensorflow, args)
     assert made["gpu_options"] == {"allow_growth": True, "visible_device_list": visible}
     assert made["device_count"] == devices
     assert backend["device_of"](args) == device

@@ -10,7 +10,7 @@ from container.machine.cuda_compat import (
     CompatLibraries,
     CudaCompat,
     CudaOnMachine,
-    Verdict,
+    LibcudaChoice,
     judge,
     judge_trial,
     read_driver_version,
@@ -20,7 +20,7 @@ from tests.support.cuda_machine import CLOSED, OPEN
 FOLDER = Path("/usr/local/cuda/compat")
 
 
-def judged(driver: str, version: str, *branches: int, choice: CudaCompat = "auto") -> Verdict:
+def judged(driver: str, version: str, *branches: int, choice: CudaCompat = "auto") -> LibcudaChoice:
     libraries = CompatLibraries(FOLDER, version, branches)
     return judge(choice, CudaOnMachine(1, driver, libraries))
 
@@ -73,7 +73,7 @@ def test_a_branch_that_they_name() -> None:
 
 def test_the_setting() -> None:
     """`on` uses them whatever the versions are, `off` never."""
-    assert judged("470.1", "575.57.08", 535, choice="on") == Verdict(
+    assert judged("470.1", "575.57.08", 535, choice="on") == LibcudaChoice(
         "CUDA compatibility libraries are used: SERVE_CUDA_COMPAT is on",
         {"driver": "470.1", "libraries": "575.57.08", "path": str(FOLDER)},
         folder=FOLDER,
@@ -86,12 +86,12 @@ def test_the_setting() -> None:
 @pytest.mark.parametrize("choice", ["auto", "on", "off"])
 def test_no_gpu(choice: CudaCompat) -> None:
     """Nothing is done, and nothing is said."""
-    assert judge(choice, CudaOnMachine(0)) == Verdict()
+    assert judge(choice, CudaOnMachine(0)) == LibcudaChoice()
 
 
 def test_no_libraries() -> None:
     """It is told; a driver that is too old for the image is a warning with what to do."""
-    assert judge("auto", CudaOnMachine(1, "535.1", built_for="535.2")) == Verdict(
+    assert judge("auto", CudaOnMachine(1, "535.1", built_for="535.2")) == LibcudaChoice(
         "CUDA compatibility libraries: this image has none", {"driver": "535.1"}
     )
     assert judge("on", CudaOnMachine(1, "535.1")).is_warning

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph
+from ensemble_tools.archive.executor_graph import ExecutorGraph, SchemaColumn
 from ensemble_tools.archive.graph_reader import read_graph_file
 from ensemble_tools.archive.inert_pickle import MAX_OPCODES
 from ensemble_tools.errors import EntryRefused, GraphNotInert, GraphUnreadable
@@ -61,7 +61,7 @@ def as_json(graph: ExecutorGraph) -> list[dict[str, Any]]:
     ]
 
 
-def columns(schema: tuple[Column, ...]) -> list[list[Any]]:
+def columns(schema: tuple[SchemaColumn, ...]) -> list[list[Any]]:
     return [[column.name, column.dtype, column.is_ragged] for column in schema]
 
 

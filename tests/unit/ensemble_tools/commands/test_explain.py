@@ -21,7 +21,15 @@ from ensemble_tools.commands.explain import render_plans
 from ensemble_tools.explain.graphviz import draw
 from ensemble_tools.explain.json_writer import document
 from ensemble_tools.explain.mermaid import mermaid
-from ensemble_tools.explain.picture import Edge, Flow, Node, Picture, Reason, Side, Tensor
+from ensemble_tools.explain.picture import (
+    Box,
+    CarriedTensor,
+    DrawnTensor,
+    Edge,
+    Picture,
+    Reason,
+    Side,
+)
 from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.workflows.program import Kept
 from tests.support.category_files import with_a_category_twice
@@ -343,11 +351,13 @@ names = st.text(min_size=1, max_size=12) | st.sampled_from(
 def pictures(chosen: st.DrawFn) -> Picture:
     """Two boxes on each side, every word of them from outside."""
     name = st.builds(str, names)
-    tensor = st.builds(Tensor, name, st.none() | name, st.none() | st.just((-1, 4)), st.booleans())
+    tensor = st.builds(
+        DrawnTensor, name, st.none() | name, st.none() | st.just((-1, 4)), st.booleans()
+    )
 
     def side(whose: str) -> Side:
         nodes = tuple(
-            Node(
+            Box(
                 f"{whose}.{number}",
                 kind,
                 chosen(name),
@@ -357,7 +367,7 @@ def pictures(chosen: st.DrawFn) -> Picture:
             )
             for number, kind in enumerate(("request", "call", "answer"))
         )
-        flow = Flow(chosen(name), chosen(name), chosen(name), chosen(name))
+        flow = CarriedTensor(chosen(name), chosen(name), chosen(name), chosen(name))
         edges = (
             Edge(nodes[0].id, nodes[1].id, (flow,)),
             Edge(nodes[1].id, nodes[2].id, (), calls=chosen(st.booleans())),
@@ -421,7 +431,7 @@ def test_png_of_any_names(picture: Picture) -> None:
 def test_the_largest_png(tmp_path: Path) -> None:
     """However many models stand beside each other, a PNG has at most 40 inches at 192 dpi."""
     names = [f"{number} {'x' * 40}" for number in range(40)]
-    nodes = tuple(Node(f"triton.{name}", "model", name, name) for name in names)
+    nodes = tuple(Box(f"triton.{name}", "model", name, name) for name in names)
     shown = Picture("a", "m", None, None, triton=Side("What Triton serves", nodes))
     assert 7000 < max(_png_size(draw(shown, "png"))) <= 7700
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ensemble_tools.archive.executor_graph import Column
+from ensemble_tools.archive.executor_graph import SchemaColumn
 from ensemble_tools.archive.model_config import ModelConfig, parse_model_config
 from ensemble_tools.ensembles.edges import (
     list_columns,
@@ -37,8 +37,8 @@ def child_config(step: Step, backend: str = "python") -> ModelConfig:
 
 
 def executor_config(
-    request: Iterable[Column],
-    answer: Iterable[Column],
+    request: Iterable[SchemaColumn],
+    answer: Iterable[SchemaColumn],
     shapes: Mapping[str, str] | None = None,
     extra: str = "",
 ) -> ModelConfig:
@@ -51,7 +51,7 @@ def executor_config(
     return parse_model_config(text, Path("executor_model"))
 
 
-def wire_graph(graph: Graph, *request: Column) -> Wiring:
+def wire_graph(graph: Graph, *request: SchemaColumn) -> Wiring:
     """The wiring of a request of these columns; all that the graph puts out is answered."""
     answered = tuple(spec.name for spec in graph.done().output_node.output)
     return wire(graph.done(), tuple(spec.name for spec in request), answered, PATH)
@@ -59,7 +59,7 @@ def wire_graph(graph: Graph, *request: Column) -> Wiring:
 
 def gather(
     graph: Graph,
-    request: Iterable[Column],
+    request: Iterable[SchemaColumn],
     *steps: Step,
     shapes: Mapping[str, str] | None = None,
     extra: str = "",

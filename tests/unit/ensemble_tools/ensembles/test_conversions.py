@@ -10,10 +10,10 @@ import pytest
 from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.ensembles.conversions import (
     Conversion,
-    Kind,
+    ConversionKind,
+    EnsembleTensor,
     Produced,
     Required,
-    Tensor,
     describe_producer,
     find_conversion,
 )
@@ -94,7 +94,7 @@ def test_a_batch_dimension_is_the_cause(by_source: str, by_reader: str) -> None:
 def test_a_declared_shape_that_nobody_checks_is_passed_on() -> None:
     """1c: a python model answers with what it likes, so that a step passes it on as it is."""
     conversion = found(produced(dense("INT64", -1, 3)), required(dense("INT64", -1)))
-    assert conversion.kind is Kind.PASS_ON
+    assert conversion.kind is ConversionKind.PASS_ON
     assert conversion.dtype is None
     assert conversion.writes == dense("INT64", -1)
     assert conversion.why == "0_workflow declares the shape [-1, 3] where [-1] is expected"
@@ -104,7 +104,7 @@ def test_another_type_is_cast() -> None:
     """1d: to the type of the operator's schema."""
     source = produced(dense("INT32", -1), checked=True)
     conversion = found(source, required(dense("INT64", -1), "int64"))
-    assert (conversion.kind, conversion.dtype) == (Kind.CAST, "int64")
+    assert (conversion.kind, conversion.dtype) == (ConversionKind.CAST, "int64")
     assert conversion.writes == dense("INT64", -1)
     assert conversion.why == "0_workflow gives INT32 where INT64 is expected"
 
@@ -112,7 +112,7 @@ def test_another_type_is_cast() -> None:
 def test_only_values_of_a_ragged_column_are_cast() -> None:
     """1d: offsets are INT32 on both sides."""
     conversion = found(produced(ragged("INT32")), required(ragged("FP32"), "float32"))
-    assert (conversion.kind, conversion.dtype) == (Kind.CAST, "float32")
+    assert (conversion.kind, conversion.dtype) == (ConversionKind.CAST, "float32")
     assert conversion.writes == ragged("FP32")
 
 
@@ -121,7 +121,7 @@ def test_the_answer_is_not_held_to_its_declared_shape() -> None:
     source = produced(dense("FP64", -1, 3), checked=True)
     target = replace(required(dense("INT64", -1), "float32"), reader=ANSWER)
     conversion = found(source, target)
-    assert (conversion.kind, conversion.dtype) == (Kind.CAST, "float32")
+    assert (conversion.kind, conversion.dtype) == (ConversionKind.CAST, "float32")
     assert conversion.writes == dense("FP32", -1, 3)
     assert find_conversion(source, replace(target, dtype="float64"), PATH) is None
 
@@ -130,7 +130,7 @@ def test_dense_rows_are_split() -> None:
     """2: dense where a ragged list is required."""
     source = produced(dense("INT64", -1, 2), checked=True)
     conversion = found(source, required(ragged("INT64"), "int64"))
-    assert (conversion.kind, conversion.dtype) == (Kind.RAGGED, "int64")
+    assert (conversion.kind, conversion.dtype) == (ConversionKind.RAGGED, "int64")
     assert conversion.writes == ragged("INT64")
     assert conversion.why == (
         "0_workflow gives the dense shape [-1, 2] where a ragged list is expected"
@@ -142,13 +142,13 @@ def test_a_single_size_has_no_rows_to_split() -> None:
     target = required(ragged("INT64"), "int64")
     with pytest.raises(GraphNotServable, match=r"gives the shape \[-1\] where \[-1\]"):
         find_conversion(produced(dense("INT64", -1), checked=True), target, PATH)
-    assert found(produced(dense("INT64", -1)), target).kind is Kind.RAGGED
+    assert found(produced(dense("INT64", -1)), target).kind is ConversionKind.RAGGED
 
 
 def test_ragged_rows_are_joined() -> None:
     """3: ragged where a dense tensor is required."""
     conversion = found(produced(ragged("INT32")), required(dense("INT64", -1, 3), "int64"))
-    assert (conversion.kind, conversion.dtype) == (Kind.DENSE, "int64")
+    assert (conversion.kind, conversion.dtype) == (ConversionKind.DENSE, "int64")
     assert conversion.writes == dense("INT64", -1, 3)
     assert conversion.why == (
         "0_workflow gives a ragged list where the dense shape [-1, 3] is expected"
@@ -172,7 +172,7 @@ def test_a_type_that_triton_does_not_have_leaves_what_comes(dtype: str | None) -
     """Then the source's type must be the reader's, and rows are joined without a cast."""
     target = required(dense("STRING", -1, 2), dtype)
     conversion = found(produced(ragged("STRING")), target)
-    assert (conversion.kind, conversion.dtype) == (Kind.DENSE, None)
+    assert (conversion.kind, conversion.dtype) == (ConversionKind.DENSE, None)
     with pytest.raises(GraphNotServable, match="the operator sends TYPE_INT64"):
         find_conversion(produced(dense("INT64", -1, 2)), target, PATH)
 
@@ -180,8 +180,8 @@ def test_a_type_that_triton_does_not_have_leaves_what_comes(dtype: str | None) -
 def test_tensors_of_what_is_produced() -> None:
     """By the names that they have where they are put out."""
     assert produced(ragged("INT64")).tensors == (
-        Tensor(WORKFLOW, "c__values"),
-        Tensor(WORKFLOW, "c__offsets"),
+        EnsembleTensor(WORKFLOW, "c__values"),
+        EnsembleTensor(WORKFLOW, "c__offsets"),
     )
 
 

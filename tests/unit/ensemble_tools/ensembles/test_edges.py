@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble_tools.archive.executor_graph import Column
+from ensemble_tools.archive.executor_graph import SchemaColumn
 from ensemble_tools.archive.model_config import TensorSpec
-from ensemble_tools.ensembles.conversions import Kind, Tensor
+from ensemble_tools.ensembles.conversions import ConversionKind, EnsembleTensor
 from ensemble_tools.ensembles.edges import (
     InputPlan,
     find_whole_spec,
@@ -36,9 +36,9 @@ ANY = (-1,)
 
 def planned(
     graph: Graph,
-    request: tuple[Column, ...],
+    request: tuple[SchemaColumn, ...],
     *steps: Step,
-    answer: tuple[Column, ...] = (CLICK,),
+    answer: tuple[SchemaColumn, ...] = (CLICK,),
     backend: str = "python",
 ) -> dict[str, InputPlan]:
     configs = {step.name: child_config(step, backend) for step in steps}
@@ -62,7 +62,10 @@ def test_tensors_that_fit_come_unchanged() -> None:
     made = FromCall("0_w")
     assert plans["1_p"] == InputPlan(
         "1_p",
-        {name: Tensor(made, name) for name in ("user", "genres__values", "genres__offsets")},
+        {
+            name: EnsembleTensor(made, name)
+            for name in ("user", "genres__values", "genres__offsets")
+        },
         (),
         False,
         (
@@ -71,8 +74,8 @@ def test_tensors_that_fit_come_unchanged() -> None:
             TensorSpec("genres__offsets", "TYPE_INT32", ANY),
         ),
     )
-    assert plans["0_w"].tensors["genres__offsets"] == Tensor(REQUEST, "genres__offsets")
-    assert plans[ANSWER].tensors == {"click": Tensor(FromCall("1_p"), "click")}
+    assert plans["0_w"].tensors["genres__offsets"] == EnsembleTensor(REQUEST, "genres__offsets")
+    assert plans[ANSWER].tensors == {"click": EnsembleTensor(FromCall("1_p"), "click")}
 
 
 def test_columns_that_do_not_fit_are_converted() -> None:
@@ -81,10 +84,10 @@ def test_columns_that_do_not_fit_are_converted() -> None:
     graph = Graph()
     graph.call(predict, graph.select(USER, ITEM))
     plan = planned(graph, (column("user", "int32"), ITEM), predict)["0_p"]
-    assert plan.tensors == {"item": Tensor(REQUEST, "item")}
+    assert plan.tensors == {"item": EnsembleTensor(REQUEST, "item")}
     (conversion,) = plan.conversions
-    assert (conversion.kind, conversion.columns) == (Kind.CAST, ("user",))
-    assert conversion.reads == (Tensor(REQUEST, "user"),)
+    assert (conversion.kind, conversion.columns) == (ConversionKind.CAST, ("user",))
+    assert conversion.reads == (EnsembleTensor(REQUEST, "user"),)
     assert [spec.name for spec in plan.specs] == ["user", "item"]
 
 
@@ -98,7 +101,9 @@ def test_the_requests_shapes_are_checked_and_a_python_models_are_not() -> None:
         planned(graph, (USER,), wide, predict)
     narrow = Step("0_w", (USER,), (USER,))
     long = Step("1_p", (USER,), (CLICK,), {}, PREDICTOR, {"user": "-1, 3"})
-    assert planned(graph, (USER,), narrow, long)["1_p"].conversions[0].kind is Kind.PASS_ON
+    assert (
+        planned(graph, (USER,), narrow, long)["1_p"].conversions[0].kind is ConversionKind.PASS_ON
+    )
     with pytest.raises(GraphNotServable, match=r"0_w gives the shape \[-1\] where \[-1, 3\]"):
         planned(graph, (USER,), narrow, long, backend="tensorflow")
 
@@ -173,8 +178,8 @@ def test_a_forest_is_fed_with_its_columns() -> None:
     graph.call(trees, graph.call(prepare, graph.select(USER, AGE)))
     plan = planned(graph, (USER, AGE), prepare, trees, answer=trees.columns_out)["1_f"]
     assert plan.tensors == {
-        "user": Tensor(FromCall("0_w"), "user"),
-        "age": Tensor(FromCall("0_w"), "age"),
+        "user": EnsembleTensor(FromCall("0_w"), "user"),
+        "age": EnsembleTensor(FromCall("0_w"), "age"),
     }
     assert plan.specs == (
         TensorSpec("user", "TYPE_INT64", ANY),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble_tools.ensembles.conversions import Tensor
+from ensemble_tools.ensembles.conversions import EnsembleTensor
 from ensemble_tools.ensembles.naming import name_tensors
 from ensemble_tools.ensembles.ordering import order_steps
 from ensemble_tools.ensembles.parts import Parts
@@ -20,7 +20,7 @@ from tests.unit.ensemble_tools.ensembles.small_graphs import (
 )
 
 
-def named(parts: Parts) -> dict[Tensor, str]:
+def named(parts: Parts) -> dict[EnsembleTensor, str]:
     reads = find_reads(parts)
     return name_tensors(parts, reads, order_steps(parts, reads))
 
@@ -28,24 +28,27 @@ def named(parts: Parts) -> dict[Tensor, str]:
 def test_request_and_answer_keep_their_names() -> None:
     """1, 2: callers know them; 3: what is between is called after the call that makes it."""
     assert named(in_a_row()) == {
-        Tensor(REQUEST, "user"): "user",
-        Tensor(FromCall("0_workflow"), "u"): "u.0_workflow",
-        Tensor(FromCall("1_predict"), "click"): "click",
+        EnsembleTensor(REQUEST, "user"): "user",
+        EnsembleTensor(FromCall("0_workflow"), "u"): "u.0_workflow",
+        EnsembleTensor(FromCall("1_predict"), "click"): "click",
     }
 
 
 def test_what_is_made_is_called_after_its_reader() -> None:
     """3: a generated step makes a tensor for one reader."""
-    assert named(casting())[Tensor(FromStep("convert", "0_predict"), "user")] == "user.to.0_predict"
+    assert (
+        named(casting())[EnsembleTensor(FromStep("convert", "0_predict"), "user")]
+        == "user.to.0_predict"
+    )
 
 
 def test_behind_a_front_model_the_answer_has_names_of_its_own() -> None:
     """2, 3: the front model answers under the names that callers know."""
     assert named(keeping_a_name()) == {
-        Tensor(REQUEST, "user"): "user",
-        Tensor(FromStep("convert", "0_workflow"), "user"): "user.to.0_workflow",
-        Tensor(FromCall("0_workflow"), "user"): "user.0_workflow",
-        Tensor(FromCall("1_predict"), "click"): "click.1_predict",
+        EnsembleTensor(REQUEST, "user"): "user",
+        EnsembleTensor(FromStep("convert", "0_workflow"), "user"): "user.to.0_workflow",
+        EnsembleTensor(FromCall("0_workflow"), "user"): "user.0_workflow",
+        EnsembleTensor(FromCall("1_predict"), "click"): "click.1_predict",
     }
 
 
@@ -58,7 +61,7 @@ def test_a_tensor_for_the_answer() -> None:
     last = graph.nodes.pop()
     graph.nodes.append(type(last)(**{**vars(last), "output": (CLICK,)}))
     parts = gather(graph, [USER, column("unread")], predict)
-    assert named(parts)[Tensor(FromStep("convert", ANSWER), "click")] == "click.to.answer"
+    assert named(parts)[EnsembleTensor(FromStep("convert", ANSWER), "click")] == "click.to.answer"
 
 
 def test_a_name_that_is_taken_gets_dots() -> None:
@@ -74,13 +77,13 @@ def test_a_name_that_is_taken_gets_dots() -> None:
     graph.concat(graph.call(predict, first), graph.call(last, second))
     names = named(gather(graph, [USER, *taken], prepare, other, predict, last))
     assert names == {
-        Tensor(REQUEST, "user"): "user",
-        Tensor(REQUEST, "u.w"): "u.w",
-        Tensor(REQUEST, "u.w."): "u.w.",
-        Tensor(FromCall("w"), "u"): "u.w..",
-        Tensor(FromCall("w"), "u.w"): "u.w.w",
-        Tensor(FromCall("w"), "u.w."): "u.w..w",
-        Tensor(FromCall("w.w"), "u"): "u.w.w.",
-        Tensor(FromCall("p"), "click"): "click",
-        Tensor(FromCall("q"), "buy"): "buy",
+        EnsembleTensor(REQUEST, "user"): "user",
+        EnsembleTensor(REQUEST, "u.w"): "u.w",
+        EnsembleTensor(REQUEST, "u.w."): "u.w.",
+        EnsembleTensor(FromCall("w"), "u"): "u.w..",
+        EnsembleTensor(FromCall("w"), "u.w"): "u.w.w",
+        EnsembleTensor(FromCall("w"), "u.w."): "u.w..w",
+        EnsembleTensor(FromCall("w.w"), "u"): "u.w.w.",
+        EnsembleTensor(FromCall("p"), "click"): "click",
+        EnsembleTensor(FromCall("q"), "buy"): "buy",
     }

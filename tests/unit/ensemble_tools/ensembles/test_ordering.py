@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from ensemble_tools.ensembles.conversions import Tensor
+from ensemble_tools.ensembles.conversions import EnsembleTensor
 from ensemble_tools.ensembles.ordering import Ordering, find_asked, order_steps
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.producers import REQUEST, FromCall, FromRequest, FromStep
@@ -50,7 +50,8 @@ def test_a_row_needs_no_waiting() -> None:
 def test_workflows_side_by_side_wait() -> None:
     """3: the second one waits for a tensor of the first, which it does not read."""
     assert ordered(side_by_side()) == Ordering(
-        ("0_users", "1_items", "2_predict"), {"1_items": Tensor(FromCall("0_users"), "user")}
+        ("0_users", "1_items", "2_predict"),
+        {"1_items": EnsembleTensor(FromCall("0_users"), "user")},
     )
 
 
@@ -108,7 +109,9 @@ def test_a_signal_is_one_number_a_row() -> None:
         dims={"pair": "-1, 2"},
         types={"name": "TYPE_STRING"},
     )
-    assert ordered(side_by_side(wide)).waits == {"1_items": Tensor(FromCall("0_users"), "user")}
+    assert ordered(side_by_side(wide)).waits == {
+        "1_items": EnsembleTensor(FromCall("0_users"), "user")
+    }
 
 
 def test_generated_steps_wait_too() -> None:
@@ -119,10 +122,10 @@ def test_generated_steps_wait_too() -> None:
     first = graph.call(users, graph.select(USER))
     graph.call(predict, graph.concat(first, graph.call(items, graph.select(ITEM))))
     parts = gather(graph, [USER, column("item", "int32")], users, items, predict)
-    made = Tensor(FromStep("convert", "1_items"), "item")
+    made = EnsembleTensor(FromStep("convert", "1_items"), "item")
     assert ordered(parts) == Ordering(
         ("0_users", "convert", "1_items", "2_predict"),
-        {"convert": Tensor(FromCall("0_users"), "user")},
+        {"convert": EnsembleTensor(FromCall("0_users"), "user")},
     )
     assert find_reads(parts).calls["1_items"] == {"item": made}
 
@@ -163,11 +166,11 @@ def test_what_is_asked_of_each_step() -> None:
     parts = side_by_side(Step("0_users", (USER,), (column("z"), USER, column("unread"))))
     reads = find_reads(parts)
     ordering = order_steps(parts, reads)
-    assert ordering.waits["1_items"] == Tensor(FromCall("0_users"), "z")
+    assert ordering.waits["1_items"] == EnsembleTensor(FromCall("0_users"), "z")
     assert find_asked(reads, ordering) == {
-        "0_users": [Tensor(FromCall("0_users"), name) for name in ("user", "z")],
-        "1_items": [Tensor(FromCall("1_items"), "item")],
-        "2_predict": [Tensor(FromCall("2_predict"), "click")],
+        "0_users": [EnsembleTensor(FromCall("0_users"), name) for name in ("user", "z")],
+        "1_items": [EnsembleTensor(FromCall("1_items"), "item")],
+        "2_predict": [EnsembleTensor(FromCall("2_predict"), "click")],
     }
 
 
@@ -175,4 +178,4 @@ def test_merlins_step_stands_between_the_calls() -> None:
     """It reads the request and what is before it, so that nothing has to wait."""
     assert ordered(behind_an_operator()) == Ordering(("0_workflow", "operators", "1_predict"), {})
     assert ordered(casting()) == Ordering(("convert", "0_predict"), {})
-    assert find_reads(casting()).steps["convert"] == (Tensor(REQUEST, "user"),)
+    assert find_reads(casting()).steps["convert"] == (EnsembleTensor(REQUEST, "user"),)

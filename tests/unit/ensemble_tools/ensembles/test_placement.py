@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from ensemble_tools.archive.model_config import TensorSpec
-from ensemble_tools.ensembles.conversions import Conversion, Kind, Tensor
+from ensemble_tools.ensembles.conversions import Conversion, ConversionKind, EnsembleTensor
 from ensemble_tools.ensembles.edges import InputPlan
 from ensemble_tools.ensembles.placement import (
     GeneratedStep,
@@ -47,7 +47,9 @@ def wiring(*calls: Call, inlines: tuple[Inline, ...] = (), idle: tuple[str, ...]
 
 
 def conversion(reader: str, producer: FromRequest | FromCall = REQUEST) -> Conversion:
-    return Conversion(Kind.CAST, reader, ("c",), (Tensor(producer, "c"),), TYPES, "int64", "why")
+    return Conversion(
+        ConversionKind.CAST, reader, ("c",), (EnsembleTensor(producer, "c"),), TYPES, "int64", "why"
+    )
 
 
 def plan(reader: str, *conversions: Conversion, merlin: bool = False) -> InputPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ensemble_tools.archive.model_config import TensorSpec
-from ensemble_tools.ensembles.conversions import Tensor
+from ensemble_tools.ensembles.conversions import EnsembleTensor
 from ensemble_tools.ensembles.producers import ANSWER, REQUEST, FromCall, FromStep
 from ensemble_tools.ensembles.reads import find_reads
 from tests.golden.archives import FOREST, Graph, Step, column
@@ -20,12 +20,15 @@ from tests.unit.ensemble_tools.ensembles.small_graphs import (
 )
 
 ANY = (-1,)
-REQUESTED = Tensor(REQUEST, "user")
+REQUESTED = EnsembleTensor(REQUEST, "user")
 
 
 def test_a_row_of_calls() -> None:
     """Each call reads what the one before it puts out; the answer is the last one's."""
-    prepared, clicked = Tensor(FromCall("0_workflow"), "u"), Tensor(FromCall("1_predict"), "click")
+    prepared, clicked = (
+        EnsembleTensor(FromCall("0_workflow"), "u"),
+        EnsembleTensor(FromCall("1_predict"), "click"),
+    )
     reads = find_reads(in_a_row())
     assert reads.calls == {"0_workflow": {"user": REQUESTED}, "1_predict": {"u": prepared}}
     assert reads.answer == {"click": clicked}
@@ -40,7 +43,7 @@ def test_a_row_of_calls() -> None:
 
 def test_a_generated_step_makes_each_tensor_for_one_reader() -> None:
     """It reads the request in the call's place; its tensor has the type that is required."""
-    made = Tensor(FromStep("convert", "0_predict"), "user")
+    made = EnsembleTensor(FromStep("convert", "0_predict"), "user")
     reads = find_reads(casting())
     assert reads.steps == {"convert": (REQUESTED,)}
     assert reads.outputs == {"convert": (made,)}
@@ -63,10 +66,10 @@ def test_a_name_of_the_request_in_the_answer() -> None:
     assert [step.name for step in reads.front.before] == ["convert"]
     assert (reads.front.behind, reads.inner) == ((), ())
     # The front model's steps are outside: what they make comes in, what they read goes out.
-    assert reads.entering == (Tensor(FromStep("convert", "0_workflow"), "user"),)
+    assert reads.entering == (EnsembleTensor(FromStep("convert", "0_workflow"), "user"),)
     assert reads.leaving == (
-        Tensor(FromCall("1_predict"), "click"),
-        Tensor(FromCall("0_workflow"), "user"),
+        EnsembleTensor(FromCall("1_predict"), "click"),
+        EnsembleTensor(FromCall("0_workflow"), "user"),
     )
 
 
@@ -78,7 +81,7 @@ def test_a_column_that_comes_back_as_it_came() -> None:
     reads = find_reads(gather(graph, [USER, ITEM], predict))
     assert reads.answer["user"] == REQUESTED
     assert reads.front is None
-    assert reads.leaving == (Tensor(FromCall("0_p"), "click"),)
+    assert reads.leaving == (EnsembleTensor(FromCall("0_p"), "click"),)
 
 
 def test_a_column_that_nobody_reads() -> None:
@@ -109,16 +112,18 @@ def test_conversions_at_the_far_end_are_the_front_models() -> None:
     assert reads.front is not None
     assert [step.name for step in reads.inner] == ["convert"]
     assert [step.name for step in reads.front.behind] == ["convert_2"]
-    assert reads.answer == {"click": Tensor(FromStep("convert_2", ANSWER), "click")}
-    assert reads.leaving == (Tensor(FromCall("1_p"), "click"),)
+    assert reads.answer == {"click": EnsembleTensor(FromStep("convert_2", ANSWER), "click")}
+    assert reads.leaving == (EnsembleTensor(FromCall("1_p"), "click"),)
 
 
 def test_merlins_step_reads_all_that_there_is() -> None:
     """It runs the graph up to its readers, with the request and what calls before it answered."""
     reads = find_reads(behind_an_operator())
-    prepared = Tensor(FromCall("0_workflow"), "user")
+    prepared = EnsembleTensor(FromCall("0_workflow"), "user")
     assert reads.steps == {"operators": (REQUESTED, prepared)}
-    assert reads.outputs == {"operators": (Tensor(FromStep("operators", "1_predict"), "user"),)}
+    assert reads.outputs == {
+        "operators": (EnsembleTensor(FromStep("operators", "1_predict"), "user"),)
+    }
 
 
 def test_a_forests_output_is_what_its_backend_makes() -> None:
@@ -128,5 +133,5 @@ def test_a_forests_output_is_what_its_backend_makes() -> None:
     prepare, graph = workflow("0_w", (USER,)), Graph()
     graph.call(trees, graph.call(prepare, graph.select(USER)))
     reads = find_reads(gather(graph, [USER], prepare, trees))
-    assert reads.calls["1_f"] == {"user": Tensor(FromCall("0_w"), "user")}
-    assert reads.specs[Tensor(FromCall("1_f"), "output__0")].dims == (-1,)
+    assert reads.calls["1_f"] == {"user": EnsembleTensor(FromCall("0_w"), "user")}
+    assert reads.specs[EnsembleTensor(FromCall("1_f"), "output__0")].dims == (-1,)

@@ -21,7 +21,7 @@ from ensemble_tools.commands.explain import FORMATS, render_plans
 from ensemble_tools.errors import GraphNotExpressible
 from ensemble_tools.explain.fold import MOST_UNFOLDED, folded
 from ensemble_tools.explain.graphviz import dot, draw, plain
-from ensemble_tools.explain.picture import Edge, Node, Picture, Side, Workflow
+from ensemble_tools.explain.picture import Box, Edge, Picture, Side, Workflow
 from ensemble_tools.explain.picture_of import picture_of
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import Archive
@@ -196,7 +196,7 @@ def sides(chosen: st.DrawFn, most: int = 90) -> Side:
         "answer",
     ]
     nodes = tuple(
-        Node(f"merlin.{number}", kind, f"#{number} {kind.title()}Op", outputs=())
+        Box(f"merlin.{number}", kind, f"#{number} {kind.title()}Op", outputs=())
         for number, kind in enumerate(kinds)
     )
     edges = []
@@ -234,7 +234,7 @@ def test_folding_loses_nothing(side: Side) -> None:
 def test_folded_workflows(reasons: list[str | None], mark: str | None) -> None:
     """A box that stands for several is marked where the mark is true of all of them."""
     steps = [
-        Node(
+        Box(
             f"triton.step.{number}",
             "step",
             f"m.{number}",
@@ -243,7 +243,7 @@ def test_folded_workflows(reasons: list[str | None], mark: str | None) -> None:
         )
         for number, reason in zip(range(60), itertools.cycle(reasons))
     ]
-    nodes = (Node("triton.request", "request", "request"), *steps)
+    nodes = (Box("triton.request", "request", "request"), *steps)
     edges = tuple(Edge("triton.request", step.id) for step in steps)
     side = Side("What Triton serves", nodes, edges)
     small = folded(Picture("a", "m", None, None, triton=side)).triton
@@ -293,7 +293,7 @@ def test_pairs_share_a_row() -> None:
     def side(whose: str, names: str) -> Side:
         ids = [f"{whose}.{name}" for name in names]
         edges = tuple(Edge(*pair) for pair in itertools.pairwise(ids))
-        return Side(whose, tuple(Node(name, "step", name) for name in ids), edges)
+        return Side(whose, tuple(Box(name, "step", name) for name in ids), edges)
 
     def rows(*pairs: tuple[str, str]) -> dict[str, float]:
         shown = Picture("a", "m", None, None, side("merlin", "abc"), side("triton", "xy"), pairs)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph
+from ensemble_tools.archive.executor_graph import ExecutorGraph, SchemaColumn
 from ensemble_tools.workflows.compiler import compile_workflow
 from tests.support.fitted_operators import (
     AGE,
@@ -53,7 +53,7 @@ def test_lists() -> None:
 def test_columns_that_the_request_has_not() -> None:
     """What an operator makes is not kept without rows: the next one looks into the request."""
     renamed, made = operator("rename.Rename", f=None, postfix="_x", name=None), "age_x"
-    age_x = Column(made, "float64", False, (None,))
+    age_x = SchemaColumn(made, "float64", False, (None,))
     start, rename, log = graph(AGE, renamed, LOG).nodes
     rename = replace(rename, output=(age_x,))
     log = replace(log, selection=(made,), inputs=(made,), groups=(made,), output=(age_x,))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.verification.answers import answer
-from verification.exchange import Answer, Request
+from verification.exchange import TensorAnswer, TensorRequest
 from verification.ranking.bounds import list_broken, parse_bound
 from verification.ranking.tally import KENDALL, SAME_FIRST, SPEARMAN, Tally
 from verification.ranking.targets import Target
@@ -18,23 +18,25 @@ from verification.ranking.targets import Target
 NAN = math.nan
 
 
-def scores(values: Any) -> Answer:
+def scores(values: Any) -> TensorAnswer:
     return answer(p=np.array(values, dtype=np.float32))
 
 
-def listed(ids: list[int], values: list[float] | None = None) -> Answer:
+def listed(ids: list[int], values: list[float] | None = None) -> TensorAnswer:
     named = {"ids": np.array(ids, dtype=np.int64)}
     return answer(**named, **({"p": np.array(values)} if values is not None else {}))
 
 
 def tally(
-    target: Target, *answers: tuple[Answer, Answer], requests: Sequence[Answer] = ()
+    target: Target,
+    *answers: tuple[TensorAnswer, TensorAnswer],
+    requests: Sequence[TensorAnswer] = (),
 ) -> Tally:
     """requests: their inputs; no input for none."""
     made = Tally(target, (1, 2, 3, 10))
     for number, (old, new) in enumerate(answers, 1):
         inputs = requests[number - 1].tensors if requests else {}
-        made.add(Request(f"request {number}", inputs), old, new)
+        made.add(TensorRequest(f"request {number}", inputs), old, new)
     made.close()
     return made
 
@@ -181,7 +183,7 @@ def test_scores_that_are_infinite_or_nearly_so() -> None:
     ],
 )
 def test_lists_that_cannot_be_laid_side_by_side(
-    target: Target, old: Answer, new: Answer, reason: str
+    target: Target, old: TensorAnswer, new: TensorAnswer, reason: str
 ) -> None:
     """They are told, and not counted."""
     made = tally(target, (old, new))

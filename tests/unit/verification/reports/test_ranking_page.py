@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.verification.answers import answer
 from tests.unit.verification.reports.test_ranking_report import FALLING, TURNED, report, scores
-from verification.exchange import Answer, Refusal
+from verification.exchange import Refusal, TensorAnswer
 from verification.reports.ranking_page import write_ranking_page
-from verification.reports.ranking_report import RankingReport, Side
+from verification.reports.ranking_report import ArchiveSide, RankingReport
 from verification.reports.report import Cost, Timing
 from verification.serving.memory import Memory
 
@@ -33,7 +33,7 @@ def points(picture: ElementTree.Element, style: str) -> list[tuple[float, float]
     ]
 
 
-def write(*replies: tuple[Answer, Answer], again: Answer | None = None) -> str:
+def write(*replies: tuple[TensorAnswer, TensorAnswer], again: TensorAnswer | None = None) -> str:
     return write_ranking_page(report(*replies, again=again))
 
 
@@ -85,7 +85,7 @@ def test_words() -> None:
     refusal = Refusal("<script>alert(1)</script>")
     made: RankingReport = replace(
         report((FALLING, refusal), (FALLING, TURNED), bounds=("kendall=0",)),
-        old=Side("OLD", "a & b", "pure ensemble"),
+        old=ArchiveSide("OLD", "a & b", "pure ensemble"),
         costs=(Cost("OLD", 1.0, Memory(2, 1 << 20, None), Timing(100, 0.001, 0.002)),),
     )
     page = write_ranking_page(made)

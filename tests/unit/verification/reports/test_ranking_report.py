@@ -10,16 +10,21 @@ import numpy as np
 import pytest
 
 from tests.unit.verification.answers import answer
-from verification.exchange import Answer, Refusal, Reply, Request
+from verification.exchange import Refusal, Reply, TensorAnswer, TensorRequest
 from verification.ranking.bounds import parse_bound
 from verification.ranking.tally import Tally
 from verification.ranking.targets import Target
 from verification.reports.ranking_json import to_ranking_json
-from verification.reports.ranking_report import RankingReport, Side, make_asked, name_requests
+from verification.reports.ranking_report import (
+    ArchiveSide,
+    RankingReport,
+    make_asked,
+    name_requests,
+)
 from verification.reports.ranking_text import write_ranking_lines
 
 
-def scores(*values: float) -> Answer:
+def scores(*values: float) -> TensorAnswer:
     return answer(p=np.array(values, dtype=np.float32))
 
 
@@ -30,12 +35,12 @@ def report(
     tally, own = Tally(Target("p"), (1, 2, 3)), Tally(Target("p"), (1, 2, 3))
     asked = []
     for number, (old, new) in enumerate(replies, 1):
-        request = Request(f"request {number}", {})
+        request = TensorRequest(f"request {number}", {})
         asked.append(make_asked(request.title, old, new, again or old))
-        if isinstance(old, Answer) and isinstance(new, Answer):
+        if isinstance(old, TensorAnswer) and isinstance(new, TensorAnswer):
             tally.add(request, old, new)
-            own.add(request, old, again if isinstance(again, Answer) else old)
-    sides = (Side("OLD", "a", "as delivered"), Side("NEW", "b", "as delivered"))
+            own.add(request, old, again if isinstance(again, TensorAnswer) else old)
+    sides = (ArchiveSide("OLD", "a", "as delivered"), ArchiveSide("NEW", "b", "as delivered"))
     parsed = tuple(map(parse_bound, bounds))
     return RankingReport(*sides, tuple(asked), (tally,), (own,), (), (2,), parsed)
 
@@ -109,7 +114,7 @@ def test_refusals() -> None:
         (answer(p=np.array([3, 2, 1], dtype=np.float32), q=np.array([1.0])), ()),
     ],
 )
-def test_outputs_of_another_form(new: Answer, failures: tuple[str, ...]) -> None:
+def test_outputs_of_another_form(new: TensorAnswer, failures: tuple[str, ...]) -> None:
     """A caller that reads OLD's answers must be able to read NEW's; further outputs are told."""
     made = report((FALLING, new), (FALLING, new))
     assert made.failures[: len(failures)] == failures

@@ -13,8 +13,8 @@ import pytest
 
 from tests.unit.verification.answers import answer
 from verification.__main__ import DIFFERENT, EQUAL, MISUSED, choose_exit_code, main
-from verification.comparing.comparison import Comparison, Names, Verdict, compare
-from verification.exchange import Answer, Refusal, Request
+from verification.comparing.comparison import Agreement, Comparison, Names, compare
+from verification.exchange import Refusal, TensorAnswer, TensorRequest
 from verification.reports.json_report import to_json
 from verification.reports.progress import Progress
 from verification.reports.report import Cost, Outcome, Report, Timing, WorkflowReport
@@ -30,7 +30,7 @@ REFUSED = compare(Refusal("no such row"), Refusal("in ensemble: no such row"))
 
 def report(*found: Comparison) -> Report:
     outcomes = tuple(
-        Outcome(Request(f"request {number}", ONE.tensors, rows=2), one)
+        Outcome(TensorRequest(f"request {number}", ONE.tensors, rows=2), one)
         for number, one in enumerate(found, 1)
     )
     return Report("archive", "pure ensemble", ("a reason",), ("a note",), (), 0.0, outcomes, ())
@@ -55,8 +55,8 @@ def test_equal() -> None:
 
 def test_a_line_of_several_archives_says_each_thing_once() -> None:
     """Of equal forms the first and how many more; else those that differ alone."""
-    worse = replace(SAME, verdict=Verdict.DIFFERENT)
-    request = Request("request", ONE.tensors, rows=2)
+    worse = replace(SAME, verdict=Agreement.DIFFERENT)
+    request = TensorRequest("request", ONE.tensors, rows=2)
     equal = replace(report(SAME), outcomes=(Outcome(request, SAME, SAME),))
     assert equal.summary == f"{equal.conclusions[0]} (2 comparisons, all equal)"
     assert report(SAME).summary == report(SAME).conclusions[0]
@@ -65,8 +65,8 @@ def test_a_line_of_several_archives_says_each_thing_once() -> None:
     assert one_differs.summary.startswith("DIFFERENT")
 
 
-@pytest.mark.parametrize("verdict", [one for one in Verdict if one.is_failure])
-def test_one_failure_is_enough(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [one for one in Agreement if one.is_failure])
+def test_one_failure_is_enough(verdict: Agreement) -> None:
     """Whatever else is equal."""
     one = report(SAME, Comparison(verdict), SAME)
     assert choose_exit_code(one) == DIFFERENT
@@ -108,7 +108,7 @@ ALONE = Names("NVTabular", "the compiled workflow")
 
 def compiled_report(of_form: Comparison, alone: Comparison) -> Report:
     """One request, equal but for the compiled form, and the compiled workflow asked alone."""
-    request = Request("request 1", ONE.tensors, rows=2)
+    request = TensorRequest("request 1", ONE.tensors, rows=2)
     workflows = (
         WorkflowReport("0_w", {"Categorify": 2}, "", (Outcome(request, alone),)),
         WorkflowReport("1_w", not_compiled="the category file x is missing"),
@@ -124,7 +124,7 @@ def compiled_report(of_form: Comparison, alone: Comparison) -> Report:
 
 @pytest.mark.parametrize("of_form", [ONE, OTHER])
 @pytest.mark.parametrize("alone", [ONE, OTHER])
-def test_compiled_form(of_form: Answer, alone: Answer) -> None:
+def test_compiled_form(of_form: TensorAnswer, alone: TensorAnswer) -> None:
     """It is one more form, and each workflow one more thing that may differ."""
     one = compiled_report(
         compare(ONE, of_form, names=COMPILED), compare(ONE, alone, names=ALONE, bit_for_bit=True)
@@ -288,7 +288,7 @@ def test_help_suffices(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"], {})
     assert caught.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
-    for verdict in Verdict:
+    for verdict in Agreement:
         assert verdict.value in text
     for code in (0, 1, 2, 130):
         assert f" {code} " in text

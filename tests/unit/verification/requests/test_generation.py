@@ -17,13 +17,13 @@ from ensemble_tools.archive.tensor_names import list_ragged_tensors
 from tests.support.container import ROOT
 from tests.support.examples import examples
 from verification.errors import RequestsUnusable
-from verification.exchange import Request, decode, encode
+from verification.exchange import TensorRequest, decode, encode
 from verification.requests.category_files import (
     find_category_files,
     read_categories,
 )
 from verification.requests.columns import (
-    InputColumn,
+    RequestColumn,
     find_known_values,
     find_unsupported,
     list_lengths,
@@ -36,13 +36,13 @@ from verification.tensors import NUMPY_TYPES, Tensor, encode_strings
 DATA_TYPES = st.sampled_from(sorted(NUMPY_TYPES))
 COLUMNS = st.lists(
     st.builds(
-        InputColumn,
+        RequestColumn,
         name=st.text("abc", min_size=1, max_size=4),
         data_type=DATA_TYPES,
         sizes=st.sampled_from([(), (4,), (2, 3)]),
     )
     | st.builds(
-        InputColumn,
+        RequestColumn,
         name=st.text("xyz", min_size=1, max_size=4),
         data_type=DATA_TYPES,
         ragged=st.just(True),
@@ -53,11 +53,11 @@ COLUMNS = st.lists(
 ).map(tuple)
 
 
-def made(columns: tuple[InputColumn, ...], seed: int = 0) -> tuple[Request, ...]:
+def made(columns: tuple[RequestColumn, ...], seed: int = 0) -> tuple[TensorRequest, ...]:
     return Generator(columns, (4,), seed).make_requests((1, 5))
 
 
-def check_fits(column: InputColumn, request: Request) -> None:
+def check_fits(column: RequestColumn, request: TensorRequest) -> None:
     """The column's tensors have its data type and are as many rows as the request says."""
     rows = request.rows
     if not column.ragged:
@@ -79,7 +79,7 @@ def check_fits(column: InputColumn, request: Request) -> None:
 
 @settings(max_examples=examples(30))
 @given(COLUMNS, st.integers(0, 9))
-def test_every_request_fits_the_columns(columns: tuple[InputColumn, ...], seed: int) -> None:
+def test_every_request_fits_the_columns(columns: tuple[RequestColumn, ...], seed: int) -> None:
     """Whatever the columns: names, data types, shapes and offsets are what Triton will take."""
     for request in made(columns, seed):
         for column in columns:
@@ -89,7 +89,7 @@ def test_every_request_fits_the_columns(columns: tuple[InputColumn, ...], seed: 
 
 @settings(max_examples=examples(30))
 @given(COLUMNS)
-def test_seed_decides_everything(columns: tuple[InputColumn, ...]) -> None:
+def test_seed_decides_everything(columns: tuple[RequestColumn, ...]) -> None:
     """The same seed, the same bytes."""
     first, second = made(columns, 3), made(columns, 3)
     assert [encode(one.tensors) for one in first] == [encode(one.tensors) for one in second]
@@ -97,13 +97,13 @@ def test_seed_decides_everything(columns: tuple[InputColumn, ...]) -> None:
 
 def test_seeds_differ() -> None:
     """Another seed, other numbers."""
-    column = (InputColumn("a", "INT64"),)
+    column = (RequestColumn("a", "INT64"),)
     assert encode(made(column, 1)[1].tensors) != encode(made(column, 2)[1].tensors)
 
 
 @settings(max_examples=examples(30))
 @given(COLUMNS)
-def test_requests_survive_the_wire(columns: tuple[InputColumn, ...]) -> None:
+def test_requests_survive_the_wire(columns: tuple[RequestColumn, ...]) -> None:
     """What is encoded as a request reads back as it was: no NaN, string or shape is lost."""
     for request in made(columns):
         head, content = encode(request.tensors)
@@ -118,7 +118,7 @@ def test_requests_survive_the_wire(columns: tuple[InputColumn, ...]) -> None:
             assert np.array_equal(found[name].array, tensor.array, equal_nan=equal_nan)
 
 
-def values_of(columns: tuple[InputColumn, ...], name: str) -> Any:
+def values_of(columns: tuple[RequestColumn, ...], name: str) -> Any:
     arrays = [request.tensors[name].array.reshape(-1) for request in made(columns)]
     return np.concatenate(arrays)
 
@@ -126,7 +126,7 @@ def values_of(columns: tuple[InputColumn, ...], name: str) -> Any:
 @pytest.mark.parametrize("data_type", ["INT8", "INT32", "INT64", "UINT16", "FP32", "FP64"])
 def test_edges_of_numbers(data_type: str) -> None:
     """The smallest and the largest number of a type are asked, and 0, 1 and -1."""
-    found = values_of((InputColumn("a", data_type),), "a")
+    found = values_of((RequestColumn("a", data_type),), "a")
     kind = np.dtype(NUMPY_TYPES[data_type])
     limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
     wanted = {0, 1, limits.min, limits.max} | ({-1} if limits.min < 0 else set())
@@ -135,7 +135,7 @@ def test_edges_of_numbers(data_type: str) -> None:
 
 def test_edges_of_floats() -> None:
     """NaN, both infinities and denormal numbers are asked."""
-    found = values_of((InputColumn("a", "FP32"),), "a")
+    found = values_of((RequestColumn("a", "FP32"),), "a")
     assert np.isnan(found).any()
     assert {np.inf, -np.inf} <= set(found.tolist())
     tiny = np.finfo(np.float32).tiny
@@ -144,7 +144,7 @@ def test_edges_of_floats() -> None:
 
 def test_edges_of_strings() -> None:
     """Empty, long and non-ASCII strings are asked."""
-    found = values_of((InputColumn("a", "BYTES"),), "a").tolist()
+    found = values_of((RequestColumn("a", "BYTES"),), "a").tolist()
     assert b"" in found
     assert max(map(len, found)) >= 1000
     assert any(not text.isascii() for text in found)
@@ -152,7 +152,7 @@ def test_edges_of_strings() -> None:
 
 def test_edges_of_lists() -> None:
     """Empty lists, none but empty ones, long ones; and lists of the length that a model takes."""
-    columns = (InputColumn("a", "INT64", ragged=True),)
+    columns = (RequestColumn("a", "INT64", ragged=True),)
     requests = Generator(columns, (7,), 0).make_requests((5,))
     lengths = [np.diff(request.tensors["a__offsets"].array).tolist() for request in requests]
     assert [0] * 5 in lengths
@@ -164,7 +164,7 @@ def test_edges_of_lists() -> None:
 def test_known_categories_are_asked() -> None:
     """Ordinary requests hold the values that the archive knows, and no others."""
     known = np.array([1003, 1011], dtype=np.int64)
-    requests = made((InputColumn("a", "INT64", known=known),))
+    requests = made((RequestColumn("a", "INT64", known=known),))
     ordinary = [request.tensors["a"].array for request in requests if request.ordinary]
     assert set(np.concatenate(ordinary).tolist()) <= {1003, 1011}
 
@@ -182,10 +182,10 @@ def test_columns_of_a_config() -> None:
     config = parse_model_config(text, Path("config.pbtxt"))
     columns = read_input_columns(config)
     assert columns == (
-        InputColumn("a", "INT64"),
-        InputColumn("b", "FP32", (4,)),
-        InputColumn("c", "BYTES", ragged=True),
-        InputColumn("d__values", "BF16"),
+        RequestColumn("a", "INT64"),
+        RequestColumn("b", "FP32", (4,)),
+        RequestColumn("c", "BYTES", ragged=True),
+        RequestColumn("d__values", "BF16"),
     )
     assert find_unsupported(columns) == ("d__values",)
     assert list_lengths([config]) == (4,)
@@ -197,19 +197,19 @@ def test_categories_of_an_export() -> None:
     repository = read_repository(ROOT / "examples/merlin/dense/repository")
     found = read_categories(find_category_files(repository), ROOT / ".venv-merlin/bin/python")
     assert 1003 in found["user_id"]
-    known = find_known_values(InputColumn("user_id", "INT64"), found)
+    known = find_known_values(RequestColumn("user_id", "INT64"), found)
     assert known is not None
     assert known.dtype == np.int64
 
 
 def test_categories_that_do_not_fit(tmp_path: Path) -> None:
     """Values of another type, or of none, are left alone; a broken file is no error."""
-    assert find_known_values(InputColumn("a", "INT8"), {"a": [1000]}) is None
-    assert find_known_values(InputColumn("a", "INT8"), {"a": ["b"]}) is None
-    texts = find_known_values(InputColumn("a", "BYTES"), {"a": ["Oslo", "Köln"]})
+    assert find_known_values(RequestColumn("a", "INT8"), {"a": [1000]}) is None
+    assert find_known_values(RequestColumn("a", "INT8"), {"a": ["b"]}) is None
+    texts = find_known_values(RequestColumn("a", "BYTES"), {"a": ["Oslo", "Köln"]})
     assert texts is not None
     assert texts.tolist() == [b"Oslo"]
-    assert find_known_values(InputColumn("a", "FP32"), {"a": [1]}) is None
+    assert find_known_values(RequestColumn("a", "FP32"), {"a": [1]}) is None
     (tmp_path / "unique.a.parquet").write_bytes(b"PAR1 and nothing else")
     broken = (tmp_path / "unique.a.parquet",)
     assert read_categories(broken, ROOT / ".venv-merlin/bin/python") == {}

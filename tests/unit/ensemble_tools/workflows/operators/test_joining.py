@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.archive.executor_graph import Column
+from ensemble_tools.archive.executor_graph import SchemaColumn
 from ensemble_tools.archive.inert_pickle import read_pickle
 from ensemble_tools.serving.publish import put_compiled
 from ensemble_tools.serving.serving_plan import Compiled, PublishedModel
@@ -116,7 +116,7 @@ def asked_for_all(table: bytes) -> Example:
     made = changed(table)
     with contextlib.suppress(Unknown):
         names = read_frame(made.operator.state["_ext_cache"])
-        columns = (Column(name, "float64", False, (None,)) for name in names)
+        columns = (SchemaColumn(name, "float64", False, (None,)) for name in names)
         return replace(made, output=tuple(columns))
     return made
 
@@ -147,7 +147,7 @@ def test_what_nobody_reads_is_left_out(name: str, frames: dict[str, bytes]) -> N
 
 def test_a_table_that_pandas_joins(frames: dict[str, bytes]) -> None:
     """Where a column is read that the program cannot have, the others come out of the merge."""
-    flag = Column("old", "bool", False, (None,))
+    flag = SchemaColumn("old", "bool", False, (None,))
     hashed = operator("hash_bucket.HashBucket", num_buckets={"old": 7})
     program = of_table(frames["flags"], (flag,), hashed)
     assert [kept.reason for kept in program.kept] == [
@@ -254,7 +254,7 @@ def test_rows_without_lists_are_dropped(tmp_path: Path) -> None:
 
 def test_lists_of_one_length_may_be_answered_as_single_values() -> None:
     """By NVTabular, where no row of a request has one."""
-    fixed = Column("genres", "object", False, (None, 2))
+    fixed = SchemaColumn("genres", "object", False, (None, 2))
     with pytest.raises(NotCompiled, match="its lists are of one length, or missing"):
         of_table(ITEMS, (fixed,))
 

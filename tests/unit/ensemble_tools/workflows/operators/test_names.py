@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.archive.executor_graph import ExecutorGraph, Node, Operator, SchemaColumn
 from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
@@ -26,8 +26,8 @@ def program(
     names = tuple(
         name for group in groups for name in (group if isinstance(group, tuple) else (group,))
     )
-    columns = [Column(name, "float64", False, (None,)) for name in names]
-    answered = tuple(Column(name, dtype, False, (None,)) for name, dtype in outputs.items())
+    columns = [SchemaColumn(name, "float64", False, (None,)) for name in names]
+    answered = tuple(SchemaColumn(name, dtype, False, (None,)) for name, dtype in outputs.items())
     node = Node(1, applied, (0,), names, names, (), answered, groups)
     inputs = {name: TensorSpec(name, "TYPE_FP64", (-1,)) for name in names}
     return compile_workflow(ExecutorGraph((root(*columns), node)), inputs, Path("/none"))
