@@ -1,7 +1,7 @@
 """graph.json -> the objects that the workflow's pickle would hold, as data.
 
 NVTabular saves a workflow as graph.json and files beside it from commit 08e0633 (March 2026) on,
-and no longer as a pickle. The objects are stand-ins (Inert), as those of a pickle are, so whoever
+and no longer as a pickle. The objects are inert (Inert), as those of a pickle are, so whoever
 reads a graph need not know which of both it was. NVTabular alone writes these files: what it would
 not read, or has not written so, is told with the node and the field.
 """
@@ -37,7 +37,7 @@ _OF_SCHEMAS = {"dtype", "tags", "properties"}
 
 
 def read_graph_json(path: Path) -> Inert | None:
-    """The workflow as a stand-in, None when there is no such file.
+    """The workflow as an inert object, None when there is no such file.
 
     Raises NotAWorkflow, and as read_bounded does. Paths of artifacts are those in this directory.
     """

@@ -203,7 +203,7 @@ def class_name(value: Any) -> str:
     return value.qualified_name if isinstance(value, Inert) else ""
 
 
-#: What the unpickler raises for bytes that mean nothing; all else may come of our stand-ins.
+#: What the unpickler raises for bytes that mean nothing; all else may come of our inert objects.
 _UNREADABLE = (
     EOFError,
     pickle.UnpicklingError,

@@ -51,7 +51,7 @@ def _class(qualified_name: str) -> type[Inert]:
 
 
 def make(qualified_name: str, **state: Any) -> Inert:
-    """A stand-in for an instance of the class, with these attributes."""
+    """An inert object for an instance of the class, with these attributes."""
     inert: Inert = _class(qualified_name)()
     inert.state = state
     return inert

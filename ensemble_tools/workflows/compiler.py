@@ -27,7 +27,7 @@ from ensemble_tools.workflows.rules import Emitter, KeptColumns, OperatorCall, R
 from ensemble_tools.workflows.runtime.kept import (
     BESIDE,
     REQUESTS,
-    STAND_INS,
+    RUN_WITHOUT_NVTABULAR,
     KeptNode,
     NodePath,
     TakeArray,
@@ -213,7 +213,7 @@ class _Compiler:
             )
         )
         class_name = node.operator.class_name
-        runs_alone = class_name in STAND_INS or class_name.startswith(BY_VALUE)
+        runs_alone = class_name in RUN_WITHOUT_NVTABULAR or class_name.startswith(BY_VALUE)
         self._kept.append(Kept(_label(node), reason.columns, str(reason), not runs_alone))
         # 3. The same as arrays, where numpy has a plain type for it.
         rows = next(iter(merged.values())).rows if keeps_rows else self._emitter.new_rows()

@@ -53,11 +53,11 @@ def load(directory):
 
 
 def load_operators(directory):
-    """The operators that stand-ins are there for, by the paths of their nodes; others are None.
+    """The operators that pandas_operators.py has, by the paths of their nodes; others are None.
 
     Raises NeedsNVTabular, which a function's module has imported.
     """
-    from compiled_workflow.stand_ins import STAND_INS, NeedsNVTabular, imported_packages
+    from compiled_workflow.pandas_operators import CLASSES, NeedsNVTabular, imported_packages
     from compiled_workflow.unpickling import walk_nodes
 
     saved = json.loads((directory / "graph.json").read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ def load_operators(directory):
     for path, record in walk_nodes(link_records(saved), read_upstream, find_inner_output):
         op_class = TOLD_ELSEWHERE.get(record["op_class"], record["op_class"])
         module, _, name = op_class.rpartition(".")
-        known = STAND_INS.get((module, name))
+        known = CLASSES.get((module, name))
         operators[path] = known and read_operator(record, directory, directory.parent, known)
     if imported_packages() != before:
         raise NeedsNVTabular("a module of its functions imports NVTabular")

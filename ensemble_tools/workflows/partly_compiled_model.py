@@ -21,8 +21,8 @@ if importlib.util.find_spec("nvtabular") is None:
 from compiled_workflow.columns import LeftToNVTabular, RequestError, TableChanged
 from compiled_workflow.failures import OperatorFailed, describe_error, failed_node, log_failure
 from compiled_workflow.pandas_frames import ERRORS, run_function, run_node
+from compiled_workflow.pandas_operators import NeedsNVTabular, Operator, apply, imported_packages
 from compiled_workflow.program import LoadedProgram
-from compiled_workflow.stand_ins import NeedsNVTabular, Operator, apply, imported_packages
 
 #: NVTabular's class, or what stands for it.
 UDF = ("merlin.dag.ops.udf", "UDF")
@@ -92,7 +92,7 @@ def callers_fault(error):
 
 
 class Original:
-    """The workflow's operators: with stand-ins for NVTabular's classes, or NVTabular's own.
+    """The workflow's kept operators: those of pandas_operators.py, or NVTabular's own.
 
     NVTabular's take the place of the others when something needs them.
     """

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.workflows.runtime.kept import STAND_INS
+from ensemble_tools.workflows.runtime.kept import RUN_WITHOUT_NVTABULAR
 from tests.contract.test_contract_warm import interpreters
 from tests.support.container import ROOT, Container, running
 from tests.support.protocol import values
@@ -45,14 +45,14 @@ COLUMNS: dict[str, tuple[str, list[Any]]] = {
 #: Prints attributes of NVTabular's classes that those in their place have not.
 COMPARE = """
 import importlib
-from ensemble_tools.workflows.runtime.stand_ins import BASES, STAND_INS
-for (module, name), ours in STAND_INS.items():
+from ensemble_tools.workflows.runtime.pandas_operators import BASES, CLASSES
+for (module, name), ours in CLASSES.items():
     theirs = getattr(importlib.import_module(module), name)
     for attribute in {*dir(theirs)} - {*dir(object)}:
         known = any(attribute in vars(base) for base in ours.__mro__)
         if not known and not hasattr(ours, "__getattr__"):
             print(name, attribute)
-print(*sorted(f"{module}.{name}" for module, name in STAND_INS))
+print(*sorted(f"{module}.{name}" for module, name in CLASSES))
 """
 #: Prints how many nodes are walked of a graph.json of 600, each of which needs the two before it.
 WALK = """
@@ -167,7 +167,9 @@ def test_the_classes_in_the_place_of_nvtabulars() -> None:
         "merlin.dag.operator.Operator",
         "merlin.dag.ops.stat_operator.StatOperator",
     }
-    assert {*known.split()} - others == {*STAND_INS} - {"nvtabular.ops.lambdaop.LambdaOp"}
+    assert {*known.split()} - others == {*RUN_WITHOUT_NVTABULAR} - {
+        "nvtabular.ops.lambdaop.LambdaOp"
+    }
 
 
 def test_a_node_of_graph_json_is_walked_once() -> None:

@@ -25,8 +25,8 @@ from ensemble_tools.workflows.operators import RULES
 from ensemble_tools.workflows.program import Program, Step, program_text
 from ensemble_tools.workflows.runtime.operations.categorify import Categorify
 from ensemble_tools.workflows.runtime.operations.grouping import Group
-from ensemble_tools.workflows.runtime.operations.joining import Join
 from ensemble_tools.workflows.runtime.operations.lists import SliceLists
+from ensemble_tools.workflows.runtime.operations.table_joins import Join
 from ensemble_tools.workflows.runtime.operations.target_encoding import TargetEncode
 from ensemble_tools.workflows.tables import TableUnusable, write_tables
 from tests.workflows.exchange import COMPILED, INPUTS, WORKFLOW

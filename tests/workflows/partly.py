@@ -82,7 +82,15 @@ def _model_file() -> Any:
     """partly_compiled_model.py, which finds its neighbours by their published names."""
     backend = types.ModuleType("triton_python_backend_utils")
     sys.modules.setdefault(backend.__name__, backend)
-    names = ("columns", "failures", "kept", "pandas_frames", "program", "stand_ins", "unpickling")
+    names = (
+        "columns",
+        "failures",
+        "kept",
+        "pandas_frames",
+        "pandas_operators",
+        "program",
+        "unpickling",
+    )
     for name in names:
         module = importlib.import_module(f"{_RUNTIME}.{name}")
         sys.modules.setdefault(f"compiled_workflow.{name}", module)

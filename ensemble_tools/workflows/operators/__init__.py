@@ -11,10 +11,10 @@ from ensemble_tools.workflows.operators import (
     filling,
     grouping,
     hashing,
-    joining,
     lists,
     scaling,
     structure,
+    table_joins,
     target_encoding,
     users_code,
 )
@@ -29,7 +29,7 @@ RULES: tuple[Rule, ...] = (
     *filling.RULES,
     *lists.RULES,
     *grouping.RULES,
-    *joining.RULES,
+    *table_joins.RULES,
     *target_encoding.RULES,
     *users_code.RULES,
 )

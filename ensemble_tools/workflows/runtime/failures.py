@@ -33,8 +33,8 @@ _CYTHON = re.compile(r"(?:(\w+)[\\/].*|\w+)\.p(?:yx|xi|xd)$")
 _PYTHONS = re.compile(
     r"[\\/]lib[\\/]python3\.\d+[\\/](?!(?:site|dist)-packages)|<(?:frozen|__array)"
 )
-#: Where the classes lie that stand for Merlin's (stand_ins.py).
-_STAND_INS = os.path.dirname(__file__)
+#: Where the classes lie that stand for Merlin's (pandas_operators.py).
+_RUNTIME = os.path.dirname(__file__)
 #: Where merlin-core runs an operator.
 _EXECUTOR = ("_run_node_transform", "node")
 _TRACEBACK = "Traceback (most recent call last)"
@@ -94,7 +94,7 @@ class _Frame:
     def package(self) -> str:
         """The installed package that it is of, or stands for; empty for what lies elsewhere."""
         file = self.code.co_filename
-        if os.path.dirname(file) == _STAND_INS:
+        if os.path.dirname(file) == _RUNTIME:
             return _MERLINS[0]
         if cython := _CYTHON.match(file):
             return cython[1] or "numpy"

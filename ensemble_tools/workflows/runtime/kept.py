@@ -17,8 +17,8 @@ import numpy as np
 from .columns import Column, LeftToNVTabular, offsets_of
 from .records import Parameters
 
-#: Operators of NVTabular's that run without it (stand_ins.py).
-STAND_INS = (
+#: Operators of NVTabular's that run without it (pandas_operators.py).
+RUN_WITHOUT_NVTABULAR = (
     "merlin.dag.ops.udf.UDF",
     "nvtabular.ops.dropna.Dropna",
     "nvtabular.ops.fill.FillMissing",

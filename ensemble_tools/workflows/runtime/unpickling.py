@@ -1,6 +1,6 @@
 """A workflow's pickle without NVTabular: its operators, for frames of pandas.
 
-Classes of NVTabular's that stand_ins.py has are made of those. In the place of all others a
+Classes of NVTabular's that pandas_operators.py has are made of those. In the place of all others a
 Placeholder is made, which takes any state and is of no use: the graph is walked, and forgotten. All
 else is unpickled as ever: functions by value with cloudpickle's own code, the user's classes, what
 lies in modules.
@@ -22,7 +22,7 @@ from types import CodeType
 from typing import Any
 
 from .kept import NodePath
-from .stand_ins import BASES, STAND_INS, NeedsNVTabular, imported_packages, is_package
+from .pandas_operators import BASES, CLASSES, NeedsNVTabular, imported_packages, is_package
 
 _BINARY = (
     *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift"),
@@ -48,8 +48,8 @@ _AT_FITTING = (
     *("fit", "fit_finalize", "clear", "set_storage_path"),
 )
 
-#: Stand-ins that do less than what they stand for.
-_FITTED = {*STAND_INS.values()} - {*BASES}
+#: Pandas operators that do less than the classes in whose place they are made.
+_FITTED = {*CLASSES.values()} - {*BASES}
 
 
 class _Reading:
@@ -235,7 +235,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if is_package(module):
-            return STAND_INS.get((module, name)) or self._placeholder(module, name)
+            return CLASSES.get((module, name)) or self._placeholder(module, name)
         value = super().find_class(module, name)
         if module.partition(".")[0] == "cloudpickle":
             if name == "subimport":

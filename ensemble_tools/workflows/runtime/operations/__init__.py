@@ -25,7 +25,7 @@ CLASSES = {
     "group": ("grouping", "Group"),
     "hash_bucket": ("hashing", "HashBucket"),
     "is_missing": ("filling", "IsMissing"),
-    "join": ("joining", "Join"),
+    "join": ("table_joins", "Join"),
     "list_slice": ("lists", "SliceLists"),
     "log1": ("scaling", "Log1"),
     "none_left": ("filling", "NoneLeft"),

@@ -16,7 +16,7 @@ from ensemble_tools.workflows.pickled_frames import FrameColumn, read_frame
 from ensemble_tools.workflows.program import Table, Values
 from ensemble_tools.workflows.rules import KeptColumns, OperatorCall, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.kept import REQUESTS
-from ensemble_tools.workflows.runtime.operations.joining import Join
+from ensemble_tools.workflows.runtime.operations.table_joins import Join
 
 #: The rows' numbers, by which they are sorted after the merge.
 _OWN = ("__tmp__",)

@@ -433,7 +433,7 @@ class ListSlice(_FittedOperator):
 
 
 #: Where NVTabular has them.
-STAND_INS: dict[tuple[str, str], type] = {
+CLASSES: dict[tuple[str, str], type] = {
     ("merlin.dag.selector", "ColumnSelector"): ColumnSelector,
     ("merlin.dag.operator", "Operator"): Operator,
     ("merlin.dag.ops.stat_operator", "StatOperator"): StatOperator,
@@ -446,5 +446,5 @@ STAND_INS: dict[tuple[str, str], type] = {
 }
 #: What operators of the user's may derive from.
 BASES = (Operator, StatOperator, UDF, Filter)
-for (_module, _name), _class in STAND_INS.items():
+for (_module, _name), _class in CLASSES.items():
     _class.__module__, _class.__qualname__ = _module, _name

@@ -19,7 +19,7 @@ from ensemble_tools.archive.inert_pickle import read_pickle
 from ensemble_tools.serving.publish import put_compiled
 from ensemble_tools.serving.serving_plan import Compiled, PublishedModel
 from ensemble_tools.workflows.errors import NotCompiled
-from ensemble_tools.workflows.operators.joining import as_in_file
+from ensemble_tools.workflows.operators.table_joins import as_in_file
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.pickled_frames import read_frame
 from ensemble_tools.workflows.program import Program, program_text

@@ -6,7 +6,7 @@ import numpy as np
 
 from ensemble_tools.workflows.runtime.columns import Column
 from ensemble_tools.workflows.runtime.lookups import Lookup, Texts, hashes_of, words_of
-from ensemble_tools.workflows.runtime.operations.joining import Join
+from ensemble_tools.workflows.runtime.operations.table_joins import Join
 
 WORDS = words_of(np.array([b"nan"]))
 TABLE = Lookup(
