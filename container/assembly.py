@@ -24,7 +24,7 @@ from container.machine.memory import is_in_memory, read_machine_limits
 from container.settings.reading import Settings
 from container.settings.values import MIB
 from container.telemetry.observability import Observability
-from container.telemetry.outside import OutsideCounts
+from container.telemetry.outside_counts import OutsideCounts
 from container.tritonserver.command import PYTHON_THREADS
 from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython

@@ -1,4 +1,4 @@
-"""Work beside serving, none of which may end the container."""
+"""Restarts work beside serving when it fails: no such failure may end the container."""
 
 from __future__ import annotations
 

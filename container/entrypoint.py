@@ -1,4 +1,4 @@
-"""The order of start and stop.
+"""Starts and stops the container's parts, in this order.
 
 Start: the port is bound; then tritonserver is found and started, and beside it the server's
 modules are imported and joined, so that /ping and /models answer whatever tritonserver takes; then,
@@ -44,7 +44,7 @@ from container.machine.hardware import Hardware, look_at_hardware
 from container.model_environment import hide_from_models, shut_ourselves
 from container.settings.reading import Settings, read_alone, read_settings
 from container.start_line import describe_lacking_metrics, describe_open_apis, describe_start
-from container.telemetry.outside import OutsideCounts
+from container.telemetry.outside_counts import OutsideCounts
 from container.traces_endpoint import find_traces_endpoint, hide_secrets, wants_grpc
 from container.tritonserver.command import (
     TritonCommand,

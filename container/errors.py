@@ -1,4 +1,4 @@
-"""Errors of the process tree.
+"""The reasons for which the container ends or does not start, and whose fault each is.
 
 ContainerError
 ├── SettingsError            the operator's: the environment

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info
 
-from container.telemetry.outside import OutsideCounts
+from container.telemetry.outside_counts import OutsideCounts
 from serve.resources.free import (
     MEMORY,
     OWN_DESCRIPTORS,

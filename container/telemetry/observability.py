@@ -17,7 +17,7 @@ from container.settings.reading import Settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_loop import watch_lag
 from container.telemetry.machine_gauges import MachineGauges
-from container.telemetry.outside import OutsideCounts
+from container.telemetry.outside_counts import OutsideCounts
 from container.telemetry.triton_metrics import fetch_page
 from container.tritonserver.runtime import ModelsPython
 from serve.deadline import within

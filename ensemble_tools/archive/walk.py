@@ -37,7 +37,7 @@ _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True)
-class Walked:
+class ArchiveSize:
     """How much an archive holds: files, directories (its own too) and links."""
 
     files: int
@@ -55,7 +55,7 @@ class _Directory:
     subdirectories: list[tuple[str, str | None]] = field(default_factory=list)
 
 
-def walk_archive(top: Path, max_entries: int = MAX_ENTRIES) -> Walked:
+def walk_archive(top: Path, max_entries: int = MAX_ENTRIES) -> ArchiveSize:
     """Look at every entry below the directory, following no link; blocking, some µs for each.
 
     max_entries: files, directories and links; what links lead to counts each time. Raises
@@ -64,7 +64,7 @@ def walk_archive(top: Path, max_entries: int = MAX_ENTRIES) -> Walked:
     """
     root = os.path.realpath(top)
     if not is_directory(Path(root)):
-        return Walked(0, 0, 0)
+        return ArchiveSize(0, 0, 0)
     directories = _Walk(root, max_entries).read_directories()
     links = [
         link
@@ -75,7 +75,7 @@ def walk_archive(top: Path, max_entries: int = MAX_ENTRIES) -> Walked:
     if links:
         _check_links(root, directories, max_entries)
     files = sum(directory.files for directory in directories.values())
-    return Walked(files, len(directories), len(links))
+    return ArchiveSize(files, len(directories), len(links))
 
 
 class _Walk:

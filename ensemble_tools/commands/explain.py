@@ -19,10 +19,10 @@ from ensemble_tools.commands.several import (
     take_each,
 )
 from ensemble_tools.errors import EnsembleToolsError
+from ensemble_tools.explain.archive_picture import make_picture
 from ensemble_tools.explain.graphviz import draw
 from ensemble_tools.explain.json_writer import to_json
 from ensemble_tools.explain.mermaid import mermaid
-from ensemble_tools.explain.picture_of import picture_of
 from ensemble_tools.explain.text import text_lines
 from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.opened_archive import Archive, read_archive
@@ -177,7 +177,7 @@ def _write(content: bytes, output: Path | None) -> None:
 
 def render_plans(archive: Archive, model_name: str, format_name: str) -> bytes:
     """The archive in one of FORMATS."""
-    picture = picture_of(archive, model_name)
+    picture = make_picture(archive, model_name)
     if format_name == "text":
         return "".join(f"{line}\n" for line in text_lines(archive, picture)).encode(
             errors="backslashreplace"

@@ -1,4 +1,7 @@
-"""The parts of an ensemble: the stages that make it read these, and none changes them."""
+"""All that is known of an ensemble before its steps are made: wiring, configs, inputs, placement.
+
+The later stages read it, and none changes it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ensemble_tools.ensembles.wiring import Call, Wiring
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of an ensemble."""
+    """The wiring of an ensemble, with its configs, and what was planned of it."""
 
     wiring: Wiring
     #: The executor's config.

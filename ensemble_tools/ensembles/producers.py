@@ -1,4 +1,7 @@
-"""Producers of columns and tensors. No I/O."""
+"""Producers of an ensemble's columns and tensors: the request, a call, an inline operator, a step.
+
+No I/O.
+"""
 
 from __future__ import annotations
 

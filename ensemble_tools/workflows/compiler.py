@@ -33,7 +33,7 @@ from ensemble_tools.workflows.runtime.kept import (
     TakeArray,
 )
 from ensemble_tools.workflows.schema_columns import answer_column, read_inputs, read_schema_type
-from ensemble_tools.workflows.unnamed import NOBODY, Makers, UnnamedColumns
+from ensemble_tools.workflows.unnamed_columns import NOBODY, Makers, UnnamedColumns
 
 #: Columns that operators are handed, over all of them. A Subgraph is run wherever it stands, so a
 #: few bytes of a pickle can ask for any number; a thousand columns through thirty operators are far

@@ -12,7 +12,7 @@ from ensemble_tools.workflows.frames import Kind
 from ensemble_tools.workflows.program import Step
 from ensemble_tools.workflows.runtime.kept import ANSWERED_LISTS, NUMBER, KeptNode, TakeArray
 from ensemble_tools.workflows.runtime.tensors import OutputColumn
-from ensemble_tools.workflows.unnamed import UnnamedColumns
+from ensemble_tools.workflows.unnamed_columns import UnnamedColumns
 
 
 def finish_steps(

@@ -9,7 +9,7 @@ from merlin.dag.ops.subgraph import Subgraph
 from merlin.systems.workflow.base import WorkflowRunner
 
 
-class Whole:
+class NVTabularWorkflow:
     """The workflow, which answers whole requests, and runs single operators."""
 
     def __init__(self, directory, arguments):

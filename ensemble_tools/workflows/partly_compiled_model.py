@@ -33,9 +33,9 @@ class TritonPythonModel:
 
     def initialize(self, args):
         version = Path(__file__).parent
-        self._original = Original(version / "workflow", args)
-        self._program = LoadedProgram(version / "tables", self._original.node)
-        self._original.columns = self._program.columns
+        self._kept_operators = KeptOperators(version / "workflow", args)
+        self._program = LoadedProgram(version / "tables", self._kept_operators.find_runner)
+        self._kept_operators.columns = self._program.columns
         self._tensors = self._program.tensors
 
     def execute(self, requests):
@@ -72,12 +72,12 @@ class TritonPythonModel:
         request; for what a function makes of a good one it is the operator's.
         """
         try:
-            return self._original.answer(tensors, refusal)
+            return self._kept_operators.answer(tensors, refusal)
         except Exception as error:
             message = f"{refusal} (NVTabular: {describe_error(error)})"
             node = failed_node(error) if isinstance(refusal, LeftToNVTabular) else None
             if node is not None:
-                raise OperatorFailed(*self._original.describe(node), error) from error
+                raise OperatorFailed(*self._kept_operators.describe(node), error) from error
             raise Refused(message) from error
 
 
@@ -91,7 +91,7 @@ def callers_fault(error):
     return pb_utils.TritonError(str(error), *([] if code is None else [code]))
 
 
-class Original:
+class KeptOperators:
     """The workflow's kept operators: those of pandas_operators.py, or NVTabular's own.
 
     NVTabular's take the place of the others when something needs them.
@@ -101,7 +101,7 @@ class Original:
         self._directory, self._args = directory, args
         self._kept = {}
         self._runners = {}
-        self._whole = None
+        self._nvtabular = None
         #: Said once of a table: NVTabular answers from then on.
         self._changed = None
         self.columns = {}
@@ -118,11 +118,11 @@ class Original:
             self._import_nvtabular(NeedsNVTabular.last)
         ERRORS.take()
 
-    def node(self, kept):
-        """Runs one node on the columns that it reads, as merlin-core's executor does."""
+    def find_runner(self, kept):
+        """What runs the node on the columns that it reads, as merlin-core's executor does."""
         self._kept[kept.node] = kept
         # A placeholder may not be touched, as isinstance does.
-        if self._whole is None and not issubclass(type(self._operators[kept.node]), Operator):
+        if self._nvtabular is None and not issubclass(type(self._operators[kept.node]), Operator):
             self._import_nvtabular(f"{kept.operator} runs with its code")
         else:
             self._runners[kept.node] = self._runner_of(kept)
@@ -130,23 +130,23 @@ class Original:
 
     def describe(self, node):
         """The operator and the columns of a node of NVTabular's, as people know them."""
-        paths = [path for path, other in self._whole.nodes.items() if other is node]
+        paths = [path for path, other in self._nvtabular.nodes.items() if other is node]
         kept = next((self._kept[path] for path in paths if path in self._kept), None)
         if kept is None:
-            return type(node.op).__name__, self._whole.selection_of(node).names
+            return type(node.op).__name__, self._nvtabular.selection_of(node).names
         return kept.operator, kept.applied_to
 
     def answer(self, tensors, why):
         """The workflow's answer."""
-        if self._whole is None:
+        if self._nvtabular is None:
             self._import_nvtabular(why)
         with ERRORS:
-            return self._whole.answer(self.columns, tensors)
+            return self._nvtabular.answer(self.columns, tensors)
 
     def _run(self, kept, *columns):
         if self._changed is not None:
             raise self._changed
-        if self._whole is not None:
+        if self._nvtabular is not None:
             return self._run_watched(kept, columns)
         NeedsNVTabular.last = ""
         try:
@@ -166,8 +166,8 @@ class Original:
 
     def _runner_of(self, kept):
         """The function that runs it: for a function of a column alone there is no frame."""
-        if self._whole is not None:
-            operator, transform = self._whole.operator_of(kept.node)
+        if self._nvtabular is not None:
+            operator, transform = self._nvtabular.operator_of(kept.node)
         else:
             operator = self._operators[kept.node]
             transform = functools.partial(apply, operator, kept.selection)
@@ -179,10 +179,10 @@ class Original:
         return functools.partial(run_node, kept, transform)
 
     def _import_nvtabular(self, why):
-        from compiled_workflow.nvtabular_workflow import Whole
+        from compiled_workflow.nvtabular_workflow import NVTabularWorkflow
 
         print(f"NVTabular is imported: {why}", file=sys.stderr, flush=True)
-        self._whole = Whole(self._directory, self._args)
+        self._nvtabular = NVTabularWorkflow(self._directory, self._args)
         self._operators = {}
         self._runners = {path: self._runner_of(kept) for path, kept in self._kept.items()}
 

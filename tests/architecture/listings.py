@@ -18,7 +18,7 @@ from bench.results import read_results
 from container.settings.reading import format_settings_table
 from container.telemetry.cloudwatch import make_counters
 from container.telemetry.machine_gauges import MachineGauges
-from container.telemetry.outside import OutsideCounts
+from container.telemetry.outside_counts import OutsideCounts
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
 from simulator.tests.aws_calls import aws_calls

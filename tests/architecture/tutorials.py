@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from ensemble_tools.explain.archive_picture import make_picture
 from ensemble_tools.explain.picture import Workflow
-from ensemble_tools.explain.picture_of import picture_of
 from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.opened_archive import read_archive
 
@@ -34,5 +34,5 @@ def _rows(notebook: Path) -> Iterator[str]:
 
 def _workflows(repository: Path) -> list[Workflow]:
     archive = read_archive(repository, "model", workflows=Compile.AUTO)
-    triton = picture_of(archive, "model").triton
+    triton = make_picture(archive, "model").triton
     return [node.workflow for node in (triton.nodes if triton else ()) if node.workflow]

@@ -29,9 +29,9 @@ class PartlyCompiled:
     """
 
     def __init__(self, case: Path) -> None:
-        self._original = _model_file().Original(case / WORKFLOW, _ARGUMENTS)
+        self._kept_operators = _model_file().KeptOperators(case / WORKFLOW, _ARGUMENTS)
         self._program = LoadedProgram(case / COMPILED, self._node)
-        self._original.columns = self._program.columns
+        self._kept_operators.columns = self._program.columns
         self.left_whole = ""
 
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class PartlyCompiled:
         return answer
 
     def _node(self, kept: KeptNode) -> Callable[..., list[Any]]:
-        run = self._original.node(kept)
+        run = self._kept_operators.find_runner(kept)
 
         def run_node(*columns: Any) -> list[Any]:
             try:
@@ -62,7 +62,7 @@ class PartlyCompiled:
 
     def _whole(self, tensors: dict[str, Any], why: RequestError) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = self._original.answer(tensors, why)
+            answer: dict[str, Any] = self._kept_operators.answer(tensors, why)
             return {name: sent(name, array) for name, array in answer.items()}
         except Exception as error:
             raise RequestError(str(error)) from error

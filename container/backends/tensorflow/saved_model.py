@@ -165,7 +165,7 @@ class SavedModelParameters(stand_in.ModelParameters):
         return signatures[others[0]]
 
 
-class End:
+class SignatureTensor:
     """An input or output of a signature: its tensor in the graph, its type and its shape.
 
     The shape is None where the SavedModel does not say it; a scalar's counts as such too.
@@ -218,7 +218,7 @@ def ends(tensorflow, infos, direction, model):
                 f"'{tensorflow.as_dtype(info.dtype).name}' or a tensor that is not dense"
             )
         shape = [int(dim.size) for dim in info.tensor_shape.dim]
-        tensors[name] = End(name, direction, info.name, data_type, shape or None)
+        tensors[name] = SignatureTensor(name, direction, info.name, data_type, shape or None)
     return tensors
 
 

@@ -93,8 +93,8 @@ class KeptNode(Parameters):
         return tuple(chain.from_iterable(groups))
 
 
-#: A node -> what makes pandas' series of its columns from what the registers that it reads hold.
-Original = Callable[[KeptNode], "Callable[..., list[Any]]"]
+#: A kept node -> its runner, which makes pandas' series of what the registers that it reads hold.
+FindRunner = Callable[[KeptNode], "Callable[..., list[Any]]"]
 
 
 @dataclass(frozen=True)

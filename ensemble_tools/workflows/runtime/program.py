@@ -17,7 +17,7 @@ from .columns import (
     RefusedByDesign,
     RequestError,
 )
-from .kept import KeptNode, Original, TakeArray
+from .kept import FindRunner, KeptNode, TakeArray
 from .lookups import Lookup, read_lookup
 from .operations import find_operation
 from .tensors import InputColumn, OutputColumn
@@ -35,10 +35,10 @@ _Work = Callable[..., "list[Column]"]
 class LoadedProgram:
     """One workflow, ready to answer requests; it keeps nothing of them."""
 
-    def __init__(self, directory: Path, original: Original | None = None) -> None:
+    def __init__(self, directory: Path, find_runner: FindRunner | None = None) -> None:
         """Raises OSError or ValueError when a file is missing or cut off.
 
-        original: what runs the nodes that are not compiled; needed where there are some.
+        find_runner: of a node that is not compiled; needed where there are some.
         """
         written = json.loads((directory / PROGRAM_FILE).read_text(encoding="utf-8"))
         self._inputs = [InputColumn.from_json(column) for column in written["inputs"]]
@@ -48,7 +48,7 @@ class LoadedProgram:
         self._refuses_no_rows = written.get("refuses_no_rows", _NOT_SAID)
         tables = [read_lookup(directory, table) for table in written["tables"]]
         self._steps = [
-            (_prepare_step(step, tables, original), step["reads"], step["writes"])
+            (_prepare_step(step, tables, find_runner), step["reads"], step["writes"])
             for step in written["steps"]
         ]
         #: Whether a request without rows is NVTabular's to answer.
@@ -110,12 +110,14 @@ class LoadedProgram:
             raise LeftToNVTabular("the request has no rows, and a part of it is not compiled")
 
 
-def _prepare_step(step: dict[str, Any], tables: list[Lookup], original: Original | None) -> _Work:
+def _prepare_step(
+    step: dict[str, Any], tables: list[Lookup], find_runner: FindRunner | None
+) -> _Work:
     name, parameters = step["operation"], step["given"]
     if name == KeptNode.name:
-        if original is None:
+        if find_runner is None:
             raise ValueError("the program keeps operators of NVTabular, and was not given it")
-        return original(KeptNode.from_json(parameters))
+        return find_runner(KeptNode.from_json(parameters))
     if name == TakeArray.name:
         return TakeArray.from_json(parameters).run
     return find_operation(name).from_json(parameters).prepare(tables)

@@ -17,7 +17,7 @@ from pathlib import Path
 from container.assembly import Container
 from container.constants import Constants
 from container.settings.reading import Settings, read_settings
-from container.telemetry.outside import OutsideCounts
+from container.telemetry.outside_counts import OutsideCounts
 from container.tritonserver.runtime import ModelsPython
 from serve.triton.access import TritonAccess
 from tests.fakes import tritonserver as fake

@@ -6,7 +6,7 @@ import threading
 from itertools import count
 
 from container.telemetry.machine_gauges import MachineGauges
-from container.telemetry.outside import OutsideCounts
+from container.telemetry.outside_counts import OutsideCounts
 
 
 def test_lines_that_were_dropped_are_counted_once() -> None:

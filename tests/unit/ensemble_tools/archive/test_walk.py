@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ensemble_tools.archive import walk
-from ensemble_tools.archive.walk import Walked, walk_archive
+from ensemble_tools.archive.walk import ArchiveSize, walk_archive
 from ensemble_tools.errors import EntryRefused, ResourceLacking, SourceUnreadable
 
 
@@ -34,7 +34,7 @@ def test_what_passes(top: Path) -> None:
     (top / "m/1/nothing").symlink_to("gone")
     (top / "m/1/itself").symlink_to("itself")
     (top / "m/1/around").symlink_to(f"../../../../../models/hash/{top.name}/shared/package")
-    assert walk_archive(top) == Walked(files=6, directories=5, links=3)
+    assert walk_archive(top) == ArchiveSize(files=6, directories=5, links=3)
 
 
 def test_an_archive_behind_a_link(top: Path, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_an_archive_behind_a_link(top: Path, tmp_path: Path) -> None:
 def test_what_is_no_directory(top: Path) -> None:
     """It is left to who reads it."""
     for path in (top / "nowhere", top / "m/config.pbtxt"):
-        assert walk_archive(path) == Walked(0, 0, 0)
+        assert walk_archive(path) == ArchiveSize(0, 0, 0)
 
 
 @pytest.mark.parametrize(

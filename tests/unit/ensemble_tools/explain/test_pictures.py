@@ -19,10 +19,10 @@ from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.commands.explain import FORMATS, render_plans
 from ensemble_tools.errors import GraphNotExpressible
+from ensemble_tools.explain.archive_picture import make_picture
 from ensemble_tools.explain.fold import MOST_UNFOLDED, folded
 from ensemble_tools.explain.graphviz import dot, draw, plain
 from ensemble_tools.explain.picture import Box, Edge, Picture, Side, Workflow
-from ensemble_tools.explain.picture_of import picture_of
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import Archive
 from ensemble_tools.serving.plan import Choices, Rewrite, plan_archive
@@ -37,7 +37,7 @@ USER, CLICK = column("user"), column("click", "float32")
 
 def picture(case: Case, root: Path) -> Picture:
     plan = case.plan(root)
-    return picture_of(Archive(read_repository(root), case.graph, plan=plan), "model")
+    return make_picture(Archive(read_repository(root), case.graph, plan=plan), "model")
 
 
 def edges_of(side: Side) -> dict[tuple[str, str], list[str]]:
@@ -94,7 +94,7 @@ def test_cast_is_an_edges_own(tmp_path: Path) -> None:
     case.write(tmp_path)
     error = GraphNotExpressible(tmp_path, "PredictPyTorchTriton", ("u",), "because", "remedy")
     archive = Archive(read_repository(tmp_path), case.graph, refusal=error)
-    found = picture_of(archive, "model")
+    found = make_picture(archive, "model")
     assert found.merlin is not None
     casts = [flow for edge in found.merlin.edges for flow in edge.flows if flow.is_cast]
     assert [(flow.source_dtype, flow.target_dtype) for flow in casts] == [("int32", "int64")]
@@ -107,7 +107,7 @@ def test_who_calls_the_forest(rewrite: Rewrite) -> None:
     repository = read_repository(FOREST)
     graph = read_executor_graph(repository)
     plan = plan_archive(repository, graph, Namespace("model"), Choices(rewrite=rewrite))
-    found = picture_of(Archive(repository, graph, plan=plan), "model")
+    found = make_picture(Archive(repository, graph, plan=plan), "model")
     assert found.triton is not None
     titles = {node.id: node.title for node in found.triton.nodes}
     called = [
@@ -124,7 +124,7 @@ def test_steps_in_the_place_of_operators() -> None:
     """Each stands beside its operator and has that one's reason alone; a note is said once."""
     repository = read_repository(MULTISTAGE)
     graph = read_executor_graph(repository)
-    found = picture_of(
+    found = make_picture(
         Archive(repository, graph, plan=plan_archive(repository, graph, Namespace("m"))), "m"
     )
     assert found.triton is not None
@@ -174,7 +174,7 @@ def test_five_hundred_operators(tmp_path: Path) -> None:
     started = time.process_time()
     assert all(render_plans(archive, "large", form) for form in FORMATS)
     assert time.process_time() - started < 10
-    small = folded(picture_of(archive, "large"))
+    small = folded(make_picture(archive, "large"))
     assert small.merlin is not None
     assert [node.title for node in small.merlin.nodes] == [
         "request",

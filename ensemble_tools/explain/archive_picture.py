@@ -1,4 +1,4 @@
-"""Archive -> Picture."""
+"""Makes the picture of an archive: Merlin's graph, what Triton serves, and why they differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MERLIN_TYPES = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
 _NAMED = 4
 
 
-def picture_of(archive: Archive, model_name: str) -> Picture:
+def make_picture(archive: Archive, model_name: str) -> Picture:
     """Everything that is known about the archive, for one of the writers."""
     plan, entry = archive.plan, archive.repository.entry
     merlin = _merlin(archive)

@@ -1,4 +1,4 @@
-"""Counts from outside of the container's server, for its metrics. No I/O."""
+"""Lines that the log dropped, and starts of interpreters, for the metrics page. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OutsideCounts:
-    """Counts that are read whenever a page is made, and only ever grow."""
+    """Counts of other parts of the container, which the page reads and which only ever grow."""
 
     #: Lines of the log that could be given to nobody.
     dropped_lines: Callable[[], int] = lambda: 0

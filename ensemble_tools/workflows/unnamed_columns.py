@@ -1,7 +1,7 @@
-"""Columns that a kept operator puts out though its schema does not name them, as its whole frame.
+"""Unnamed columns: a kept operator may put them out, and its schema does not name them.
 
-What they are is known when a request is there. Where they would change what others read, they may
-not be there.
+A function that puts out its whole frame is the usual case. Only a request shows which they are. The
+compiler forbids the names whose columns would change what other operators read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOBODY: Makers = frozenset()
 
 
 class UnnamedColumns:
-    """Which of them each kept operator may not put out."""
+    """The names that unnamed columns of each kept operator may not have."""
 
     def __init__(self) -> None:
         #: The registers that each kept operator is given, by the names of their columns.
