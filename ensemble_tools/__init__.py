@@ -1,4 +1,4 @@
-"""Executor models into Triton ensembles: a library that knows no HTTP and no process.
+"""Executor models into Triton ensembles: a library that knows no HTTP.
 
 The public names, in the order in which a load uses them. A module is imported when one of its names
 is first asked for: the program (__main__.py) has to heed Ctrl-C before that.

@@ -35,13 +35,13 @@ def _read_name(value: Any) -> str:
 
 @dataclass(frozen=True)
 class InstanceType(Table):
-    """Bytes. gpu_memory: of one GPU, None: it has none. Triton puts a model on each GPU by default,
-    so the memory of one is what bounds them.
-    """
+    """A type of instance, in bytes."""
 
     name: Annotated[str, Reads(_read_name)]
     cores: Annotated[int, Reads(values.whole(1, values.MOST_CORES))]
     memory: Annotated[int, Reads(values.size)]
+    #: Of one GPU, None: it has none. Triton puts a model on each GPU by default, so the memory of
+    #: one is what bounds them.
     gpu_memory: Annotated[int | None, Reads(values.size)] = None
 
 
