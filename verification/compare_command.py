@@ -18,7 +18,7 @@ from pathlib import Path
 
 from container.errors import ContainerError
 from ensemble_tools import EnsembleToolsError
-from ensemble_tools.commands.atomic_output import write_file
+from ensemble_tools.commands.atomic_output import check_destination, write_file
 from ensemble_tools.commands.path_argument import open_path, parse_path
 from ensemble_tools.errors import printable, sentence_of
 from verification.compare_run import Comparing, check_requests, compare_archives, read_contender
@@ -45,7 +45,7 @@ refuses, and time and memory of both. docs/compare.md has the formulas.
 
 Unlike `explain` this RUNS the archives' models: do it only with archives that you trust.
 
-What ranks is read from OLD's first answer:
+What ranks is read from OLD's first answer that lists several items:
   floats of shape [n] or [n, 1]   scores of the request's n rows, which are one user's candidates:
                                   ask for one user in each request
   floats of shape [m, n]          m lists: each row scores n items (next-item models)
@@ -97,6 +97,9 @@ def main(
 
 
 def _compare(options: argparse.Namespace, environment: Mapping[str, str]) -> RankingReport:
+    for destination in (options.json, options.html):
+        if destination is not None:
+            check_destination(destination)
     requests = read_requests(options.requests)
     settings = make_settings(environment, _HEEDED, options.python)
     with open_path(options.old) as old, open_path(options.new) as new:

@@ -18,7 +18,7 @@ from verification.errors import FormUnusable, NoAnswer, NothingRanked, RequestsU
 from verification.exchange import Reply, TensorAnswer, TensorRequest
 from verification.ranking.bounds import Bound
 from verification.ranking.tally import CURVE, Tally
-from verification.ranking.targets import find_targets
+from verification.ranking.targets import Target, find_targets, has_lists
 from verification.reports.progress import Progress
 from verification.reports.ranking_report import ArchiveSide, Asked, RankingReport, make_asked
 from verification.reports.report import Cost, Timing
@@ -145,8 +145,10 @@ async def _ask_all(
     The first tallies are NEW's, the others OLD's own: how much chance there is in its answers.
     """
     asked: list[Asked] = []
-    tallies: tuple[Tally, ...] | None = None
-    own: tuple[Tally, ...] = ()
+    targets = await _recognise(server, comparing)
+    tallies, own = (
+        tuple(Tally(target, comparing.all_places) for target in targets) for _ in range(2)
+    )
     for number, request in enumerate(comparing.requests, 1):
         progress.tell(f"asking request {number} of {len(comparing.requests)}")
         old = await _ask(server, comparing.old, request)
@@ -155,20 +157,27 @@ async def _ask_all(
         asked.append(make_asked(request.title, old, new, again))
         if not isinstance(old, TensorAnswer):
             continue
-        if tallies is None and isinstance(new, TensorAnswer):
-            targets = find_targets(old, comparing.scores, comparing.ids)
-            tallies, own = (
-                tuple(Tally(target, comparing.all_places) for target in targets) for _ in range(2)
-            )
-        for tally, own_tally in zip(tallies or (), own, strict=True):
+        for tally, own_tally in zip(tallies, own, strict=True):
             if isinstance(new, TensorAnswer):
                 tally.add(request, old, new)
                 _check_recognised(comparing, tally, request)
             if isinstance(again, TensorAnswer):
                 own_tally.add(request, old, again)
-    for tally in (*(tallies or ()), *own):
+    for tally in (*tallies, *own):
         tally.close()
-    return tuple(asked), tallies or (), own
+    return tuple(asked), tallies, own
+
+
+async def _recognise(server: Server, comparing: Comparing) -> tuple[Target, ...]:
+    """The targets by OLD's first answer with a list of several items, else by its last answer."""
+    shown: TensorAnswer | None = None
+    for request in comparing.requests:
+        reply = await _ask(server, comparing.old, request)
+        if isinstance(reply, TensorAnswer):
+            shown = reply
+            if has_lists(reply):
+                break
+    return () if shown is None else find_targets(shown, comparing.scores, comparing.ids)
 
 
 def _check_recognised(comparing: Comparing, tally: Tally, request: TensorRequest) -> None:

@@ -51,6 +51,13 @@ def write_file(destination: Path, content: bytes) -> None:
         staged.replace(destination)
 
 
+def check_destination(destination: Path) -> None:
+    """Raise DestinationUnusable, or OSError, where write_file would; for before long work."""
+    check_no_directory(destination)
+    with stage_beside(destination):
+        pass
+
+
 def check_no_directory(destination: Path) -> None:
     """Raise DestinationUnusable where a directory is in the way."""
     if destination.is_dir():

@@ -32,6 +32,13 @@ class ListPair:
     #: Scores that are NaN, of OLD and of NEW.
     nans: tuple[int, int] = (0, 0)
 
+    @property
+    def length(self) -> int:
+        """The items of the longer list."""
+        if not self.chosen:
+            return len(self.old)
+        return max(int((ranked > -np.inf).sum()) for ranked in (self.old, self.new))
+
     def is_trivial(self, k: int) -> bool:
         """Whether the first k places cannot differ: they have room for every candidate."""
         old, new = self.old > -np.inf, self.new > -np.inf

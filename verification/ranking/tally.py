@@ -83,17 +83,13 @@ class Tally:
         """Rank the ids, by their places in the answer or, if they only name candidates, by scores.
 
         They do where both archives give the same ids at the same places in every list, and these
-        are values of the request, or have scores that rise, or are one in each list.
+        are values of the request or have scores that rise.
         """
         listed = [pair for _, pair in self._listed]
         names_candidates = (
             self.target.scores is not None
             and all(pair.is_same for pair in listed)
-            and (
-                self._ids_are_inputs
-                or any(pair.rises for pair in listed)
-                or all(len(pair.ids[0]) <= 1 for pair in listed)
-            )
+            and (self._ids_are_inputs or any(pair.rises for pair in listed))
         )
         self.is_listed = bool(listed) and not names_candidates
         for request, pair in self._listed:
@@ -102,7 +98,7 @@ class Tally:
         self._listed.clear()
 
     def _add(self, request: str, pair: ListPair) -> None:
-        items = len(pair.old)
+        items = pair.length
         self.shortest = min(self.shortest, items) if self.lists else items
         self.longest = max(self.longest, items)
         self.lists += 1

@@ -40,7 +40,7 @@ def find_targets(
     """The targets of an answer: those that are named, else those that its outputs show.
 
     Floats are scores, a target each. One output of whole numbers or strings in the shape of the
-    scores, whose values do not repeat within a list, has the ids. Raises NothingRanked.
+    scores, whose values do not repeat within a list of several, has the ids. Raises NothingRanked.
     """
     tensors = answer.tensors
     described = ", ".join(f"{name} {tensor}" for name, tensor in sorted(tensors.items()))
@@ -77,6 +77,11 @@ def find_targets(
     return tuple(Target(name) for name in floats)
 
 
+def has_lists(answer: TensorAnswer) -> bool:
+    """Whether an output lists more than one item: of one alone nothing tells ids from classes."""
+    return any(split_lists(it.array).shape[1] > 1 for it in answer.tensors.values())
+
+
 def split_lists(array: Array) -> Array:
     """The lists of an output, a row each: [5] and [5, 1] are one list of 5, [5, 15] are five."""
     sizes = list(array.shape) or [1]
@@ -92,4 +97,5 @@ def _fits(scores: Tensor, ids: Tensor) -> bool:
 def _may_be_ids(tensor: Tensor) -> bool:
     if tensor.is_float or tensor.data_type == "BOOL":
         return False
-    return all(len({*row.tolist()}) == len(row) for row in split_lists(tensor.array))
+    lists = split_lists(tensor.array)
+    return lists.shape[1] > 1 and all(len({*row.tolist()}) == len(row) for row in lists)

@@ -59,7 +59,7 @@ def _write_body(report: RankingReport) -> Iterator[str]:
     yield f'<p class="{"good" if report.is_within else "bad"}">{escape(first)}</p>'
     yield from _write_list(reasons)
     yield from _write_list([*describe_archives(report), *describe_requests(report)])
-    for tally, own in zip(report.tallies, report.own, strict=True):
+    for tally, own in report.compared:
         yield f"<h2>{escape(clean(tally.target.name))}</h2>"
         yield f"<p>{escape(describe_lists(tally))}</p>"
         yield from _write_table(*list_figures(tally, own, report))

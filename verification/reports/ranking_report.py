@@ -73,6 +73,12 @@ class RankingReport:
         return self.equal == len(self.asked)
 
     @property
+    def compared(self) -> tuple[tuple[Tally, Tally], ...]:
+        """Targets that have lists of both, and OLD's own."""
+        both = zip(self.tallies, self.own, strict=True)
+        return tuple((tally, own) for tally, own in both if tally.lists)
+
+    @property
     def chance(self) -> tuple[str, ...]:
         """Requests that OLD answers otherwise when it is asked again."""
         return tuple(asked.request for asked in self.asked if not asked.repeats)
@@ -116,6 +122,9 @@ class RankingReport:
     def _list_failures(self) -> Iterator[str]:
         if not self.answered:
             yield f"no request is answered by both, of {len(self.asked)}"
+        if not self.answered and (both := self.refused_by_both):
+            titles = name_requests([it.request for it in both])
+            yield f"both refuse {titles}: OLD: {both[0].old_refusal}; NEW: {both[0].new_refusal}"
         if refused := self.refused_by_new:
             titles = name_requests([it.request for it in refused])
             yield f"NEW refuses what OLD answers ({titles}): {refused[0].new_refusal}"

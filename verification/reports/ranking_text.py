@@ -21,7 +21,7 @@ def write_ranking_lines(report: RankingReport) -> Iterator[str]:
     yield from describe_archives(report)
     yield ""
     yield from describe_requests(report)
-    for tally, own in zip(report.tallies, report.own, strict=True):
+    for tally, own in report.compared:
         head, rows = list_figures(tally, own, report)
         yield ""
         yield f"{clean(tally.target.name)}: {describe_lists(tally)}"

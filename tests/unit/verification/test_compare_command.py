@@ -106,6 +106,19 @@ def test_no_archive(
     )
 
 
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_nowhere_to_write(
+    option: str, archives: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Told before anything is started."""
+    requests, nowhere = write(tmp_path, {"inputs": [IN]}), tmp_path / "no/such"
+    assert main([*archives, "--requests", requests, option, str(nowhere)]) == FAILED
+    assert told(capsys) == (
+        f"error: {nowhere}: there is no directory {tmp_path}/no; make it first: mkdir -p "
+        f"{tmp_path}/no"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -124,11 +124,11 @@ def test_ids_of_the_request() -> None:
 
 
 def test_one_id_in_each_list() -> None:
-    """If all are the same they may be the requests' rows; what differs was chosen."""
+    """The best item of each user."""
     target, first, second = Target("p", "ids"), listed([7], [0.5]), listed([8], [0.5])
-    same = tally(target, (first, first), (second, second))
-    assert (same.is_listed, same.summarize(SAME_FIRST).lists) == (False, 0)
-    assert means(tally(target, (first, first), (first, second)))[SAME_FIRST] == 0.5
+    made = tally(target, (first, first), (first, second))
+    assert means(made)[SAME_FIRST] == 0.5
+    assert (made.shortest, made.longest) == (1, 1)
 
 
 def test_ids_that_repeat() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.verification.answers import answer
 from verification.errors import NothingRanked
-from verification.ranking.targets import Target, find_targets, split_lists
+from verification.ranking.targets import Target, find_targets, has_lists, split_lists
 
 
 def scores(*shape: int) -> Any:
@@ -58,6 +58,14 @@ def test_values_that_repeat_are_no_ids() -> None:
     """Classes of rows, say."""
     classes = np.array([1, 0, 1, 1], dtype=np.int32)
     assert find_targets(answer(label=classes, p=scores(4))) == (Target("p"),)
+
+
+def test_one_row_alone() -> None:
+    """Nothing tells ids from classes there: no ids are seen, unless they are named."""
+    row = answer(label=ids(1), p=scores(1))
+    assert not has_lists(row)
+    assert find_targets(row) == (Target("p"),)
+    assert find_targets(row, ids="label") == (Target("p", "label"),)
 
 
 def test_strings_are_ids() -> None:

@@ -96,7 +96,11 @@ def test_refusals() -> None:
     assert "refused by both: 1: request 3\n    OLD: in m: no such row\n    NEW: in m:" in text
     assert report((refusal, FALLING), (FALLING, FALLING)).is_within
     nothing = report((refusal, refusal), bounds=("kendall=0",))
-    assert nothing.failures == ("no request is answered by both, of 1",)
+    assert nothing.failures == (
+        "no request is answered by both, of 1",
+        "both refuse request 1: OLD: in m: no such row; NEW: in m: no such row",
+    )
+    assert "\np: " not in printed(nothing)
 
 
 @pytest.mark.parametrize(
