@@ -19,6 +19,8 @@ from merlin_simulator.measuring.machine import count_cores
 
 _AT_ONCE, _BURN_S = 8, 0.5
 _MANY = 200
+#: From a load to its unload: models that are evicted have long been idle.
+_IDLE_S = 0.5
 
 
 def _measure_python_load(run: Run) -> Iterator[Line]:
@@ -235,6 +237,7 @@ def _load_and_unload(server: Server, model: str) -> _Unload:
     earlier, regions = {process.pid for process in server.list_stubs()}, server.list_regions()
     server.load(model)
     own = [process.pid for process in server.list_stubs() if process.pid not in earlier]
+    time.sleep(_IDLE_S)
     return _unload_whole(server, model, own, server.list_regions() - regions)
 
 

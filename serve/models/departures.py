@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from ensemble_tools import Namespace, ServingPlan
@@ -22,6 +23,10 @@ from serve.triton.hosting import Hosting, Processes
 _log = logging.getLogger(__name__)
 #: Between two tries of an unload that tritonserver did not carry out, in seconds.
 _PAUSE_S = 1.0
+#: From a model's load or last answer until its processes are killed, at least. Of a stub that is
+#: killed right behind its load tritonserver may never let go, nor of its region in /dev/shm (2.51,
+#: seen once in a hundred such unloads on a busy machine).
+_SETTLED_S = 0.25
 
 
 class Departures:
@@ -75,6 +80,7 @@ class Departures:
     ) -> None:
         try:
             try:
+                await asyncio.sleep(model.idle_since + _SETTLED_S - time.monotonic())
                 await self._hosting.kill_processes(processes)
             finally:
                 self._registry.leave(model)

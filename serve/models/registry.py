@@ -15,10 +15,12 @@ being loaded again; it counts as loaded.
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_right
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 
 from ensemble_tools import ServingPlan
 from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, ServeError
@@ -70,6 +72,7 @@ class Model:
     _plan: ServingPlan | None = None
     generation: int = 0  # how often its Triton models were loaded again
     in_flight: int = 0  # invocations that somebody still wants
+    idle_since: float = -inf  # its load or the end of the last of them, by time.monotonic
     answers_large: bool = False  # its last answer in JSON was worth translating
     fails_in_part: bool = False  # as its plan says, which parses configs for it
     #: At how many requests it failed since it answered one; as if at many where it answered none.
@@ -105,6 +108,7 @@ class Model:
         """One that had begun is over."""
         self.in_flight -= 1
         if self.in_flight == 0:
+            self.idle_since = time.monotonic()
             self._notify()
 
     def note_answer(self, *, large: bool) -> None:
@@ -183,6 +187,7 @@ class Registry:
         model.queue.open(places, _most_waiting(plan), most_places)
         model._plan, model.stubs, model.archive = plan, stubs, archive
         model.fails_in_part = fails_in_part
+        model.idle_since = time.monotonic()
         self.brought += 1
         model.enter(State.READY)
 
@@ -213,6 +218,7 @@ class Registry:
         model.generation += 1
         model.lost = frozenset()
         model._reload_error = None
+        model.idle_since = time.monotonic()
         self.brought += 1
         model.enter(State.READY)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from ensemble_tools import Form, ServingPlan
 from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, TritonTimeout, TritonUnavailable
 from serve.http.contract_bodies import list_body, parse_page
 from serve.models.registry import Model, Registry, State
+from tests.support.clock import Clock
 from tests.unit.serve.parts_on_fake import invocation_of
 
 WAIT_S = 60.0
@@ -52,6 +54,25 @@ def test_only_the_table_is_possible(there: State, then: State) -> None:
         with pytest.raises(AssertionError, match="m: "):
             model.enter(then)
         assert model.state is there
+
+
+async def test_since_when_a_model_is_idle(clock: Clock) -> None:
+    """Since its load, its reload, or the end of the last invocation of those in flight."""
+    clock.stop()
+    registry = Registry()
+    model = ready(registry, "m")
+    assert model.idle_since == time.monotonic()
+    for _ in range(2):
+        model.begin_invocation()
+    clock.advance(1.0)
+    model.end_invocation()
+    assert model.idle_since == time.monotonic() - 1.0
+    model.end_invocation()
+    assert model.idle_since == time.monotonic()
+    registry.begin_reload(model)
+    clock.advance(1.0)
+    registry.finish_reload(model)
+    assert model.idle_since == time.monotonic()
 
 
 @pytest.mark.parametrize("state", LISTED)
