@@ -47,7 +47,8 @@ Unlike `explain` this RUNS the archives' models: do it only with archives that y
 
 What ranks is read from OLD's first answer that lists several items:
   floats of shape [n] or [n, 1]   scores of the request's n rows, which are one user's candidates:
-                                  ask for one user in each request
+                                  ask for one user in each request, or name the input that
+                                  tells users apart with --user
   floats of shape [m, n]          m lists: each row scores n items (next-item models)
   ids beside them                 one output of integers or strings in the shape of the scores,
                                   without repeats: the items, best first. If both archives give
@@ -111,6 +112,7 @@ def _compare(options: argparse.Namespace, environment: Mapping[str, str]) -> Ran
             tuple(options.at_least),
             tuple(dict.fromkeys(options.scores)),
             options.ids,
+            options.user,
             not options.skip_timing,
         )
         check_requests(comparing, options.requests)
@@ -170,6 +172,12 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--ids", metavar="NAME", help="the output that lists ids of items, best first"
+    )
+    parser.add_argument(
+        "--user",
+        metavar="NAME",
+        help="the input that names the user of each row, for requests that have rows of several "
+        "users: the scores of each user's rows are a list of their own",
     )
     add_python(parser)
     parser.add_argument(

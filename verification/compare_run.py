@@ -14,7 +14,13 @@ from ensemble_tools.serving.opened_archive import read_archive, require_plan
 from ensemble_tools.signals import blocking
 from verification.comparing.distribution import RANDOM_OPERATORS
 from verification.comparing.forms import label_operators
-from verification.errors import FormUnusable, NoAnswer, NothingRanked, RequestsUnfit
+from verification.errors import (
+    FormUnusable,
+    NoAnswer,
+    NothingRanked,
+    RequestsUnfit,
+    RequestsUnusable,
+)
 from verification.exchange import Reply, TensorAnswer, TensorRequest
 from verification.ranking.bounds import Bound
 from verification.ranking.tally import CURVE, Tally
@@ -64,6 +70,8 @@ class Comparing:
     #: Outputs that rank, where they are named.
     scores: tuple[str, ...] = ()
     ids: str | None = None
+    #: The input that names the user of each row.
+    user: str | None = None
     timing: bool = True
     answer_timeout_s: float = ANSWER_TIMEOUT_S
 
@@ -147,7 +155,8 @@ async def _ask_all(
     asked: list[Asked] = []
     targets = await _recognise(server, comparing)
     tallies, own = (
-        tuple(Tally(target, comparing.all_places) for target in targets) for _ in range(2)
+        tuple(Tally(target, comparing.all_places, comparing.user) for target in targets)
+        for _ in range(2)
     )
     for number, request in enumerate(comparing.requests, 1):
         progress.tell(f"asking request {number} of {len(comparing.requests)}")
@@ -193,7 +202,7 @@ def _check_recognised(comparing: Comparing, tally: Tally, request: TensorRequest
 
 def _make_tallies(comparing: Comparing, old: TensorAnswer, new: TensorAnswer) -> tuple[Tally, ...]:
     targets = find_targets(old, comparing.scores, comparing.ids)
-    return tuple(Tally(target, comparing.all_places) for target in targets)
+    return tuple(Tally(target, comparing.all_places, comparing.user) for target in targets)
 
 
 async def _ask(server: Server, contender: Contender, request: TensorRequest) -> Reply:
@@ -226,7 +235,13 @@ async def _time(
 
 
 def check_requests(comparing: Comparing, path: Path) -> None:
-    """Raise RequestsUnfit where an archive could answer none of them."""
+    """Raise RequestsUnfit where an archive could answer none of them, or one names no user."""
+    for request in comparing.requests:
+        if comparing.user is not None and comparing.user not in request.tensors:
+            found = f"no input {comparing.user!r}, as --user says"
+            raise RequestsUnusable(
+                path, request.title, found, f"one of {', '.join(request.tensors)}"
+            )
     for contender in (comparing.old, comparing.new):
         config = contender.config
         if config is None or not config.inputs:

@@ -196,6 +196,20 @@ def test_scores_that_are_turned_around(tmp_path: Path, requests: Path) -> None:
     assert target["score_shift"]["mean"] == pytest.approx(-2 * 12 / 7)
 
 
+def test_rows_of_several_users(tmp_path: Path) -> None:
+    """The export's request has a row of each of five users: nothing can be ranked then."""
+    old, new = str(DENSE / "repository"), tmp_path / "new"
+    shutil.copytree(old, new)
+    retrain(new / "1_predictpytorchtriton/1/model.pt")
+    found = tmp_path / "found.json"
+    options = ["--skip-timing", "--user", "user_id", "--at-least", "same_first=0"]
+    requests = ["--requests", str(DENSE / "request.json"), "--json", str(found)]
+    assert main([old, str(new), *requests, *options]) == NOT_WITHIN
+    assert json.loads(found.read_text())["failures"] == [
+        "click: nothing was measured for same_first=0: no list has more than 1 candidate"
+    ]
+
+
 def test_lists_of_ids(tmp_path: Path) -> None:
     """Ids in the answer's order: what NEW lists in another order, and what it leaves out."""
     requests = write_requests(tmp_path, [5, 4, 3, 2, 1])

@@ -9,7 +9,7 @@ import numpy as np
 
 from verification.exchange import TensorAnswer
 from verification.ranking.targets import Target, split_lists
-from verification.tensors import Array
+from verification.tensors import Array, Tensor
 
 #: Beyond it, sums of differences may be infinite.
 _LARGEST = 1e290
@@ -110,9 +110,12 @@ def pair_candidates(old: Array, new: Array) -> ListPair:
 
 
 def pair_lists(
-    target: Target, old: TensorAnswer, new: TensorAnswer
+    target: Target, old: TensorAnswer, new: TensorAnswer, users: Array | None = None
 ) -> Iterator[ListPair | Listed | Mismatch]:
-    """The lists of a target, in the order of the answers' rows."""
+    """The lists of a target, in the order of the answers' rows.
+
+    users: the user of each row of the request; the candidates of each are a list of their own.
+    """
     for who, answer in (("OLD", old), ("NEW", new)):
         lacking = [name for name in target.outputs if name not in answer.tensors]
         if lacking:
@@ -131,8 +134,25 @@ def pair_lists(
             of_row = tuple(array[row].astype(np.float64) for array in scores)
             if ids:
                 yield Listed((ids[0][row].tolist(), ids[1][row].tolist()), of_row)
+            elif users is not None and _scores_rows(old.tensors[target.outputs[0]]):
+                yield from _pair_by_user(of_row[0], of_row[1], users)
             else:
                 yield pair_candidates(*of_row)
+
+
+def _scores_rows(scores: Tensor) -> bool:
+    """Whether each row has one score, and not a list of its own."""
+    lists = split_lists(scores.array)
+    return len(lists) == 1 and scores.shape[:1] == (lists.shape[1],)
+
+
+def _pair_by_user(old: Array, new: Array, users: Array) -> Iterator[ListPair | Mismatch]:
+    if len(users) != len(old):
+        yield Mismatch(f"the request names {len(users)} users of {len(old)} scores")
+        return
+    for user in dict.fromkeys(users.tolist()):
+        chosen = users == user
+        yield pair_candidates(old[chosen], new[chosen])
 
 
 def _split(name: str | None, old: TensorAnswer, new: TensorAnswer) -> list[Array]:

@@ -46,6 +46,8 @@ class Tally:
     target: Target
     #: The places of overlap@k, in order.
     places: tuple[int, ...] = CURVE
+    #: The input that names the user of each row, None where a request is of one user.
+    user: str | None = None
     #: Lists that were laid side by side, and the fewest and most items in them.
     lists: int = 0
     shortest: int = 0
@@ -66,7 +68,8 @@ class Tally:
 
     def add(self, request: TensorRequest, old: TensorAnswer, new: TensorAnswer) -> None:
         """Compare the lists of one request."""
-        for pair in pair_lists(self.target, old, new):
+        users = None if self.user is None else request.tensors[self.user].array.reshape(-1)
+        for pair in pair_lists(self.target, old, new, users):
             if isinstance(pair, Mismatch):
                 self.mismatches.append((request.title, pair.reason))
             elif isinstance(pair, Listed):

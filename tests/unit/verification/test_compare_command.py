@@ -106,6 +106,18 @@ def test_no_archive(
     )
 
 
+def test_an_input_that_names_no_user(
+    archives: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The request and its inputs are named."""
+    requests = write(tmp_path, {"inputs": [IN]})
+    assert main([archives[0], archives[0], "--requests", requests, "--user", "who"]) == FAILED
+    assert told(capsys) == (
+        f"error: {requests}: request 1 of requests.json: no input 'who', as --user says; expected "
+        "one of IN"
+    )
+
+
 @pytest.mark.parametrize("option", ["--json", "--html"])
 def test_nowhere_to_write(
     option: str, archives: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

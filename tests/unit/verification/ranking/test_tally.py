@@ -131,6 +131,26 @@ def test_one_id_in_each_list() -> None:
     assert (made.shortest, made.longest) == (1, 1)
 
 
+def test_rows_of_several_users() -> None:
+    """The rows of each user are a list: between users nothing is ranked."""
+    old, new = scores([5, 1, 4, 2, 3]), scores([0.1, 0.9, 0.2, 0.95, 0.15])
+    request = TensorRequest("r", answer(user=np.array([[7], [8], [7], [8], [7]])).tensors)
+    made = Tally(Target("p"), (1, 2), user="user")
+    made.add(request, old, new)
+    made.close()
+    # User 7 had 5, 4, 3 and has .1, .2, .15; user 8 had 1, 2 and has .9, .95.
+    assert (made.lists, made.shortest, made.longest) == (2, 2, 3)
+    assert means(made)[KENDALL] == pytest.approx((-1 / 3 + 1) / 2)
+    assert means(made)[SAME_FIRST] == 0.5
+    made.add(request, scores([1, 2]), scores([1, 2]))
+    assert made.mismatches == [("r", "the request names 5 users of 2 scores")]
+    for rows in (1, 3, 4):
+        catalogue = scores(np.ones((rows, 4)))
+        made = Tally(Target("p"), user="user")
+        made.add(TensorRequest("r", answer(user=np.arange(rows)).tensors), catalogue, catalogue)
+        assert (made.lists, made.longest, made.mismatches) == (rows, 4, [])
+
+
 def test_ids_that_repeat() -> None:
     """The first place counts, and it is told."""
     made = tally(Target(None, "ids"), (listed([1, 2, 1]), listed([1, 2])))
