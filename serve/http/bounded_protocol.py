@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 _WORD_OUT_S = 0.1
 #: One who closed his side, and waits so long after, is asked whether he is there; again and again;
 #: and how long until his system has said so; in seconds.
-_DOUBTED_S, _ASKED_AGAIN_S, _LOOKED_AFTER_S = 0.5, 1.0, 0.1
+_DOUBTED_S, _ASKED_AGAIN_S, _LOOKED_AFTER_S = 0.3, 1.0, 0.1
 #: Of HTTP, those that are spoken.
 _VERSIONS = ("1.1", "1.0")
 #: What an interim answer is.

@@ -70,6 +70,7 @@ async def refused(wire: Wire, status: int, says: bytes) -> None:
 @NAMES
 async def test_a_half_closed_caller_is_answered(routes: RoutesOnFake, name: str) -> None:
     """He said all that he had to say; after the answer the connection ends."""
+    routes.invocation.waits = False  # else he is asked whether he is there, a third of a second on
     wire = await routes.connect()
     slow = Slow(routes)
     await wire.send(post(name, b"1"))
