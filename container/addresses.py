@@ -12,6 +12,7 @@ import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from container.errors import PortsExhausted, SocketPathLong
 from container.settings.reading import Settings
@@ -37,7 +38,7 @@ class Addresses:
         """The address as gRPC's clients take it."""
         if isinstance(self.grpc, int):
             return f"{LOOPBACK}:{self.grpc}"
-        return f"unix:{self.grpc}:{_GRPC_NUMBER}"
+        return f"{_write_grpc_path(self.grpc)}:{_GRPC_NUMBER}"
 
     @property
     def socket_files(self) -> tuple[Path, ...]:
@@ -53,7 +54,10 @@ class Addresses:
         if isinstance(self.grpc, int):
             options += [f"--grpc-address={LOOPBACK}", f"--grpc-port={self.grpc}"]
         else:
-            options += [f"--grpc-address=unix:{self.grpc}", f"--grpc-port={_GRPC_NUMBER}"]
+            options += [
+                f"--grpc-address={_write_grpc_path(self.grpc)}",
+                f"--grpc-port={_GRPC_NUMBER}",
+            ]
         options.append("--allow-grpc=true")  # over HTTP a load blocks a thread of the invocations
         options.append(f"--allow-metrics={str(self.metrics is not None).lower()}")
         if isinstance(self.metrics, int):
@@ -85,6 +89,11 @@ def choose_addresses(settings: Settings, folder: Path) -> Addresses:
         ports.get("grpc") or folder / "grpc",
         ports.get("metrics") or (folder / "metrics" if shown else None),
     )
+
+
+def _write_grpc_path(path: Path) -> str:
+    """As gRPC reads an address, on either side: as a URI, where `%`, `?` and `#` mean something."""
+    return f"unix:{quote(os.fsencode(path))}"
 
 
 def _check_length(folder: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 
 from container.addresses import Addresses, choose_addresses, is_bindable
@@ -86,6 +88,24 @@ def test_too_small_a_range_is_a_clear_error(taken: int) -> None:
     with pytest.raises(PortsExhausted, match="2 ports are asked for") as caught:
         addresses_for(**METRICS, **GRPC, SAGEMAKER_SAFE_PORT_RANGE=f"{taken}-{taken}")
     assert (caught.value.needed, caught.value.found) == (2, 0)
+
+
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a?b", "a#b", "a:b", "é", os.fsdecode(b"\xe9")])
+def test_grpc_listens_in_the_folder_whatever_its_name(name: str, tmp_path: Path) -> None:
+    """gRPC reads the address that tritonserver is given, and its client's, as a URI."""
+    folder = tmp_path / name
+    folder.mkdir()
+    addresses = choose_addresses(read_settings({}), folder)
+    options = dict(option.split("=", 1) for option in addresses.listening_options())
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_insecure_port(f"{options['--grpc-address']}:{options['--grpc-port']}")
+    server.start()
+    try:
+        assert [it.is_socket() for it in folder.iterdir()] == [True]
+        with grpc.insecure_channel(addresses.grpc_target) as channel:
+            grpc.channel_ready_future(channel).result(timeout=10)
+    finally:
+        server.stop(None).wait()
 
 
 @pytest.mark.parametrize("too_many", [0, 1, 30])
