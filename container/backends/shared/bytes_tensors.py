@@ -29,8 +29,10 @@ def serialize_byte_tensor(input_tensor):
 
 def deserialize_bytes_tensor(encoded_tensor):
     """The strings as an array of bytes objects."""
+    if not len(encoded_tensor):
+        return _deserialize(encoded_tensor)  # of the () that nothing is written as, too
     encoded = memoryview(encoded_tensor).tobytes()
-    strings, position, size = [], 0, len(encoded)
+    strings, position, size = [], 0, len(encoded_tensor)
     while position + 4 <= size:
         start = position + 4
         position = start + _read_length(encoded, position)[0]

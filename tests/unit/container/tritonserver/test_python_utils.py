@@ -99,6 +99,15 @@ def test_strings_are_read_as_triton_reads_them(values: list[bytes], more: bytes,
         assert outcome(READ_FASTER, encoded) == outcome(READ, encoded)
 
 
+@pytest.mark.parametrize(
+    "encoded",
+    [(), [], "", None, 3, np.zeros(4, np.uint32), np.zeros(2), np.zeros((3, 4), np.uint8), b"\1"],
+)
+def test_what_is_no_bytes_is_read_as_triton_reads_it(encoded: Any) -> None:
+    """Models call the function themselves, too: with the () that an empty array is written as."""
+    assert outcome(READ_FASTER, encoded) == outcome(READ, encoded)
+
+
 def test_an_unknown_file_is_left_alone(tmp_path: Path) -> None:
     """Its functions may do something else; none, or no Python, is unknown, too."""
     utils = tmp_path / UTILS
