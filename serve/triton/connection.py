@@ -218,7 +218,6 @@ class Connection(asyncio.Protocol):
         self.buffered, self._uncounted_up_to = 0, UNCOUNTED
         self._grown, self._refused = grown, None
         self._error = None
-        self._expired = False
         write_together(self.transport, [head, *body])
 
     async def whole_answer(self, timeout_s: float) -> Answer:
@@ -291,7 +290,7 @@ class Connection(asyncio.Protocol):
     def _limit(self, timeout_s: float) -> _Limit:
         # within() would start a task for each request: a tenth of the whole budget.
         loop = asyncio.get_running_loop()
-        self.deadline = loop.time() + timeout_s
+        self.deadline, self._expired = loop.time() + timeout_s, False
         if self._timer is not None and self._timer.when() > self.deadline:
             self._stop_timer()
         if self._timer is None:

@@ -385,6 +385,25 @@ async def test_a_piece_and_the_end_of_time_in_one_turn() -> None:
         connection.close()
 
 
+async def test_a_piece_in_the_turn_of_its_limit_leaves_the_next_its_own() -> None:
+    """A stream that was nearly late once is not late at the piece after that."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+    loop = asyncio.get_running_loop()
+    async with fake_server(saying()) as stage:
+        _, connection = await loop.create_unix_connection(Connection, str(stage.path))
+        connection.send(b"GET / HTTP/1.1\r\ncontent-length: 10\r\n\r\n", ())
+        connection.data_received(head)
+        await connection.answer_head(WAIT_S)
+        loop.call_later(0.01, connection.data_received, b"x")
+        waiting = asyncio.ensure_future(connection.piece(0.02))
+        await asyncio.sleep(0)
+        time.sleep(0.05)  # noqa: ASYNC251 # both times pass in one turn of the loop
+        assert await waiting == b"x"
+        loop.call_soon(connection.data_received, b"y")
+        assert await connection.piece(WAIT_S) == b"y"
+        connection.close()
+
+
 async def test_a_cancelled_request_closes_its_connection() -> None:
     """tritonserver learns that nobody waits any more."""
     asked = asyncio.Event()
