@@ -17,6 +17,7 @@ import errno
 import hashlib
 import itertools
 import json
+import math
 import os
 import shutil
 import threading
@@ -46,6 +47,7 @@ class _Content(NamedTuple):
     digest: str
     inode: int
     changed_ns: tuple[int, int]
+    size: int
 
 
 #: By the paths of category files, and below these by names: their content; None for a directory.
@@ -63,8 +65,8 @@ class TableCache:
     """Writes tables, or links those that an earlier load has written from the same content.
 
     write: what writes them. directory: where they are kept; made at once. most_bytes: what is kept,
-    0 for nothing; it is never more than what is free on the disk beside it. count: told of each
-    load's tables, `hit` or `miss`.
+    0 for nothing; it is never more than what is free on the disk beside it. Nor are category files
+    read for it that have more. count: told of each load's tables, `hit` or `miss`.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class TableCache:
 
     def write(self, tables: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
         """As TableWriter; directory: on the same disk, without arrays of others. Blocking."""
-        sources = _read_sources(tables) if self._most_bytes and tables else None
+        sources = self._read_sources(tables) if self._most_bytes and tables else None
         if sources is None:
             return self._write(tables, directory)
         key = _make_key(tables, sources)
@@ -93,9 +95,27 @@ class TableCache:
             self._count("miss" if rows is None else "hit")
             if rows is None:
                 rows = self._write_with_room(tables, directory)
-                if _read_sources(tables) == sources:  # else they may be of what no digest is of
+                if sources == self._read_sources(tables):  # else of what no digest may be of
                     self._keep(key, rows, directory)
         return rows
+
+    def _read_sources(self, tables: Sequence[Table]) -> _Sources | None:
+        """What the tables are made of, but for what they bring; None where that cannot be said.
+
+        Files of more than is kept are not read: tables are no smaller, and a file with holes, which
+        whoever writes tables refuses at once, may be read for hours.
+        """
+        overall = [table.means.overall for table in tables if table.means and table.means.overall]
+        paths = dict.fromkeys([*(table.path for table in tables if not table.given), *overall])
+        sources: dict[Path, Mapping[str, _Content | None]] = {}
+        left: float = self._most_bytes
+        try:
+            for path in paths:
+                sources[path] = dict(_read_files(path, left))
+                left -= sum(content.size for content in sources[path].values() if content)
+        except (OSError, EnsembleToolsError):  # whoever writes tables says what it is
+            return None
+        return sources
 
     @contextlib.contextmanager
     def _after_others(self, key: str) -> Iterator[None]:
@@ -208,35 +228,30 @@ def _combine(files: Mapping[str, _Content | None]) -> str:
     return hashlib.blake2b(repr(listing).encode(), digest_size=32).hexdigest()
 
 
-def _read_sources(tables: Sequence[Table]) -> _Sources | None:
-    """What the tables are made of, but for what they bring; None where that cannot be said."""
-    overall = [table.means.overall for table in tables if table.means and table.means.overall]
-    paths = dict.fromkeys([*(table.path for table in tables if not table.given), *overall])
-    try:
-        return {path: dict(_read_files(path)) for path in paths}
-    except (OSError, EnsembleToolsError):  # whoever writes tables says what it is
-        return None
-
-
-def _read_files(path: Path) -> Iterator[tuple[str, _Content | None]]:
+def _read_files(path: Path, most_bytes: float = math.inf) -> Iterator[tuple[str, _Content | None]]:
+    """Below the path by names; raises OSError where all have more bytes."""
     if not is_directory(path):
-        yield "", _read_content(path)
+        yield "", _read_content(path, most_bytes)
         return
     entries = [*itertools.islice(path.rglob("*"), _MOST_ENTRIES + 1)]
     if len(entries) > _MOST_ENTRIES:
         raise OSError(errno.EFBIG, "it has too many entries", str(path))
     for entry in sorted(entries):
-        yield str(entry.relative_to(path)), _read_content(entry) if is_file(entry) else None
+        content = _read_content(entry, most_bytes) if is_file(entry) else None
+        most_bytes -= content.size if content else 0
+        yield str(entry.relative_to(path)), content
 
 
-def _read_content(path: Path) -> _Content:
+def _read_content(path: Path, most_bytes: float) -> _Content:
     def read(file: BinaryIO) -> _Content:
         status = os.fstat(file.fileno())
+        if status.st_size > most_bytes:
+            raise OSError(errno.EFBIG, "it has too many bytes", str(path))
         digest = hashlib.blake2b(digest_size=32)
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
         changed_ns = (status.st_mtime_ns, status.st_ctime_ns)
-        return _Content(digest.hexdigest(), status.st_ino, changed_ns)
+        return _Content(digest.hexdigest(), status.st_ino, changed_ns, status.st_size)
 
     content = read_with(path, read)
     if content is None:

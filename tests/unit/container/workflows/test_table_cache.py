@@ -23,6 +23,7 @@ from ensemble_tools import (
     Choices,
     Compile,
     Namespace,
+    TableUnusable,
     plan_archive,
     publish,
     read_executor_graph,
@@ -285,6 +286,23 @@ def test_a_large_one_drives_nobody_out(table: Table, tmp_path: Path) -> None:
     loads.load(table)
     loads.load(make_table(write_parquet(tmp_path / "large", range(10_000))))
     assert loads.hits(table)
+
+
+@pytest.mark.parametrize("bytes_each", [[2**20 + 1], [2**19, 2**19, 1]])
+@pytest.mark.parametrize("in_a_directory", [False, True])
+def test_category_files_above_the_bound_are_not_read(
+    bytes_each: list[int], in_a_directory: bool, loads: Loads, tmp_path: Path
+) -> None:
+    """One of holes takes no disk to speak of, and may take hours to read."""
+    paths = [tmp_path / f"unique.parquet/part.{number}.parquet" for number in range(3)]
+    paths[0].parent.mkdir()
+    for path, size in zip(paths, bytes_each, strict=False):
+        path.touch()
+        os.truncate(path, size)
+    tables = [make_table(paths[0].parent)] if in_a_directory else [*map(make_table, paths)]
+    with pytest.raises(TableUnusable):
+        loads.load(*tables[: len(bytes_each)])
+    assert (loads.written, loads.results) == (1, [])
 
 
 def test_a_full_disk(loads: Loads, table: Table, tmp_path: Path) -> None:
