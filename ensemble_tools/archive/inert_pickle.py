@@ -59,6 +59,8 @@ MAX_KEY_LENGTH = 16 * 1024
 
 #: The module of classes that a pickle has itself.
 BY_VALUE = "(pickled by value)"
+#: That of what stands for the result of a call.
+CALLED = "(called)"
 
 
 class NotInert(Exception):
@@ -132,6 +134,8 @@ class Inert:
     state: dict[str, Any]
     #: The last state that was a tuple, such as that of numpy's arrays.
     parts: tuple[Any, ...] = ()
+    #: Of a class that the pickle has itself: its bases, methods and other attributes.
+    contents: ClassVar[tuple[Any, ...]] = ()
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         cls.budget.spend(len(args) + len(named))
@@ -145,7 +149,7 @@ class Inert:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Stands for what the call of a method or function that was looked up returns."""
-        return _inert_class("(called)", type(self).__name__, self.budget)(*args, **named)
+        return _inert_class(CALLED, type(self).__name__, self.budget)(*args, **named)
 
     def __setstate__(self, state: Any) -> None:
         """Remember a state: a dict, or the (dict, slots) pair of a class with slots."""
@@ -424,10 +428,19 @@ def _counted(constructor: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _make_class(budget: _Budget, _metaclass: Any, name: Any, *_: Any) -> type[Inert]:
+def _make_class(budget: _Budget, first: Any, name: Any, *others: Any) -> type[Inert]:
     """Stands for cloudpickle's _make_skeleton_class and _make_skeleton_enum."""
     budget.operator = shortened(_checked_name(name))
-    return _inert_class(BY_VALUE, name, budget)
+    made = _inert_class(BY_VALUE, name, budget)
+    made.contents = (first, *others)
+    return made
+
+
+def _set_class_state(_: _Budget, cls: Any, state: Any) -> Any:
+    """Stands for cloudpickle's _class_setstate: methods, and other attributes."""
+    if isinstance(cls, type) and issubclass(cls, Inert):
+        cls.contents = (cls.contents, state)
+    return cls
 
 
 def _make_builtin_type(budget: _Budget, name: Any, *_: Any) -> type[Inert]:
@@ -479,6 +492,7 @@ _CONSTRUCTORS: dict[str, Callable[..., Any]] = {
     "_make_skeleton_class": _make_class,
     "_make_skeleton_enum": _make_class,
     "_builtin_type": _make_builtin_type,
+    "_class_setstate": _set_class_state,
     "_function_setstate": _set_function_state,
     "_reconstructor": _make_instance,
     "__newobj__": _make_instance,

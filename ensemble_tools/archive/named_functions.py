@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ensemble_tools.archive.inert_pickle import Inert, Key, class_name
+from ensemble_tools.archive.inert_pickle import BY_VALUE, CALLED, Inert, Key, class_name
 from ensemble_tools.archive.operator_forms import FUNCTION
 
 #: A graph's nodes, whose `op` is an operator.
@@ -20,8 +20,13 @@ _MODULE = "cloudpickle.cloudpickle.subimport"
 _CODE = "types.CodeType"
 #: Of Python 3.8 to 3.12: opcodes, each with a byte of its argument behind it.
 _IMPORT_NAME, _EXTENDED_ARG = 108, 144
+#: Python's functions that may import what only their arguments name.
+_IMPORTERS = {"__import__", "eval", "exec"}
 #: What users call an operator that they know by another name.
 _LABELS = {"UDF": "LambdaOp"}
+_BUILTINS = {"builtins", "__builtin__"}
+#: Of what no module has: objects of Python's own kinds among them.
+_NO_MODULES = {"", BY_VALUE, CALLED}
 #: Objects that are looked at; a table in a function may have millions.
 _MOST = 500_000
 
@@ -61,9 +66,10 @@ def find_named(objects: Any) -> Iterator[NamedFunction]:
 
 
 def find_imports(objects: Any) -> Iterator[str]:
-    """The modules that functions import which are pickled by value.
+    """The modules that functions and methods import which are pickled by value.
 
-    "" stands for a module that cannot be told, and for objects that were not looked at.
+    "" stands for a module that cannot be told, one whose name no import statement can have, and for
+    objects that were not looked at.
     """
     stack, seen = [objects], set[int]()
     while stack and len(seen) < _MOST:
@@ -73,6 +79,11 @@ def find_imports(objects: Any) -> Iterator[str]:
         seen.add(id(value))
         if isinstance(value, Inert) and class_name(value) == _CODE:
             yield from _read_imports(value.args)
+        module, name = _find_name(value)
+        if module not in _NO_MODULES and not all(map(str.isidentifier, module.split("."))):
+            yield ""
+        if module in _BUILTINS and name in _IMPORTERS:
+            yield ""
         stack += _parts(value)
     if stack:
         yield ""
@@ -84,6 +95,8 @@ def _read_imports(code: tuple[Any, ...]) -> Iterator[str]:
     if not isinstance(instructions, bytes) or not isinstance(names, tuple):
         yield ""
         return
+    if any(isinstance(name, str) and name in _IMPORTERS for name in names):
+        yield ""
     argument = 0
     for opcode, low in zip(instructions[::2], instructions[1::2], strict=False):
         argument = argument << 8 | low
@@ -108,7 +121,9 @@ def _find_name(value: Any) -> tuple[str, str]:
 
 def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, Inert):
-        return value.args, value.state, value.parts
+        return value.args, value.state, value.parts, value.contents
+    if isinstance(value, type) and issubclass(value, Inert):
+        return value.contents
     if isinstance(value, Key):
         return (value.value,)
     if isinstance(value, dict):

@@ -27,8 +27,13 @@ GRAPH_LINK = f"1/{PurePosixPath(GRAPH_FILE).parts[0]}"
 #: Of what NVTabular brings, libraries that use a GPU. Merlin goes by CUDA_VISIBLE_DEVICES.
 _WITH_GPU = {"cudf", "cupy", "numba"}
 #: Of Python's own, modules that may bring in any other.
-_LOADERS = {"ctypes", "importlib", "runpy"}
+_LOADERS = {"ctypes", "imp", "importlib", "pickle", "pkgutil", "pydoc", "runpy"}
 _WITHOUT_GPU = {*sys.stdlib_module_names, *PYTHONS, *WITH_NVTABULAR} - _WITH_GPU - _LOADERS
+#: Of Merlin, what imports PyTorch or TensorFlow; `merlin` alone may be any part of it.
+_MERLINS_MODELS = (
+    *("merlin.models", "merlin.dataloader", "merlin.loader"),
+    *("nvtabular.framework_utils", "nvtabular.loader"),
+)
 _ON_CPU = (pb.ModelInstanceGroup.KIND_AUTO, pb.ModelInstanceGroup.KIND_CPU)
 
 
@@ -68,7 +73,11 @@ def _names_other_modules(source: SourceModel) -> bool:
         except NotInert:
             return True
         named = (function.module for function in find_named(objects))
-        modules = {module.partition(".")[0] for module in (*named, *find_imports(objects))}
-        if not modules <= _WITHOUT_GPU:
+        if any(_is_other(module) for module in {*named, *find_imports(objects)}):
             return True
     return False
+
+
+def _is_other(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top not in _WITHOUT_GPU or module == "merlin" or module.startswith(_MERLINS_MODELS)

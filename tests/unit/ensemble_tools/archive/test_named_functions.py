@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 from collections.abc import Callable
+from functools import partial
 from types import CodeType, SimpleNamespace
 from typing import Any
 
@@ -49,7 +51,9 @@ SOURCES: dict[str, tuple[str, set[str]]] = {
         {"torch", "cupy"},
     ),
     "relative": ("from . import torch", {""}),
-    "one that is loaded by name": ("def f():\n return __import__('torch')", set()),
+    "one that is imported by name": ("def f():\n return __import__('torch')", {""}),
+    "one in a text": ("def f():\n exec('import torch')", {""}),
+    "one in an expression": ("def f():\n return eval('__import__(\"torch\")')", {""}),
 }
 
 
@@ -58,6 +62,56 @@ def test_imports(name: str) -> None:
     """Wherever they stand in a function's code, and however many names it has."""
     source, expected = SOURCES[name]
     assert {*find({"function": [compiled(source)]})} == expected
+
+
+@pytest.mark.parametrize("importer", [__import__, exec, partial(__import__, "torch")])
+def test_importers_that_are_no_code(importer: object) -> None:
+    """Python's own functions that may import anything, where a pickle names them."""
+    assert find({"function": importer}) == [""]
+    assert find({"function": partial(isinstance, 1, int)}) == []
+
+
+def test_a_module_that_no_import_statement_names() -> None:
+    """It is a file of the user's, such as my-functions.py."""
+    pickled = pickle.dumps(isinstance, 0)
+    assert [*find_imports(read_pickle(pickled))] == []
+    renamed = re.sub(rb"c(__builtin__|builtins)\n", b"cmy-functions\n", pickled)
+    assert [*find_imports(read_pickle(renamed))] == [""]
+
+
+class Skeletons(ByValue):
+    """As cloudpickle pickles a class: what it is made of, and then what is in it."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if value is not Own:
+            return super().reducer_override(value)
+        arguments = (type, "Own", (object,), {"__module__": "__main__"}, "1", None)
+        state = {"transform": Own.transform.__code__}
+        return _make_skeleton_class, arguments, (state, {}), None, None, _class_setstate
+
+
+def _make_skeleton_class(*_: object) -> None:
+    """Named in pickles alone."""
+
+
+def _class_setstate(*_: object) -> None:
+    """Named in pickles alone."""
+
+
+class Own:
+    """An operator of the user's, which the pickle has itself."""
+
+    def transform(self) -> object:
+        """As an operator does."""
+        import torch
+
+        return torch
+
+
+@pytest.mark.parametrize("pickled", [Own(), Own, [Own(), Own()]])
+def test_methods_of_a_class(pickled: object) -> None:
+    """They are the instance's code, wherever the pickle has the class."""
+    assert find({"op": pickled}, Skeletons) == ["torch"]
 
 
 @pytest.mark.parametrize(

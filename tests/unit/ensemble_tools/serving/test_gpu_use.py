@@ -116,6 +116,8 @@ def test_a_config_that_asks_for_none(group: str, tmp_path: Path) -> None:
     [
         (b"\x06pandas", b"\x06jaxlib"),  # a global of a function
         (b"\x05numpy", b"\x05numba"),
+        (b"\x06pandas", b"\x06merlin"),  # a part of it that is not told
+        (b"\x06pandas", b"\x06my-ops"),  # a file of the user's
     ],
 )
 def test_functions_that_name_other_modules(old: bytes, new: bytes, tmp_path: Path) -> None:
