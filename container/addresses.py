@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from container.errors import PortsExhausted, SocketPathLong
+from container.errors import PortsExhausted, SocketPathLong, WorkDirUnfit
 from container.settings.reading import Settings
 from container.settings.values import PortRange
 
@@ -23,6 +24,9 @@ LOOPBACK = "127.0.0.1"
 LONGEST_PATH = 107
 #: tritonserver appends the gRPC port to the path, and wants one.
 _GRPC_NUMBER = 1
+#: The shell by which the Python backend starts its stubs reads the path unquoted, gRPC takes a
+#: comma for the end of an address, and the stub takes no path that is not ASCII.
+_UNFIT = re.compile(r"[^A-Za-z0-9@%+=:./_-]")
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,13 @@ def choose_addresses(settings: Settings, folder: Path) -> Addresses:
     """The sockets lie in `folder`, which is there, and is to be the container's alone.
 
     Chosen once for the life of the container, so that a restarted tritonserver is found where it
-    was. Raises SocketPathLong, and PortsExhausted when the safe range is too small for the ports
-    that were asked for.
+    was. Raises SocketPathLong, WorkDirUnfit, and PortsExhausted when the safe range is too small
+    for the ports that were asked for.
     """
     folder = folder.absolute()
     _check_length(folder)
+    if unfit := _UNFIT.search(str(folder)):
+        raise WorkDirUnfit(folder, unfit[0])
     fixed_ports = {"grpc": settings.grpc_port} if settings.allow_grpc else {}
     if settings.allow_metrics:
         fixed_ports["metrics"] = settings.metrics_port
@@ -92,7 +98,7 @@ def choose_addresses(settings: Settings, folder: Path) -> Addresses:
 
 
 def _write_grpc_path(path: Path) -> str:
-    """As gRPC reads an address, on either side: as a URI, where `%`, `?` and `#` mean something."""
+    """As gRPC reads an address, on either side: as a URI, where `%` means something."""
     return f"unix:{quote(os.fsencode(path))}"
 
 

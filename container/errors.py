@@ -6,6 +6,7 @@ ContainerError
 ├── RuntimeUnusable          the image's: a tritonserver that cannot run the models' Python
 ├── PortsExhausted           the platform's: too few ports in the safe range
 ├── SocketPathLong           the operator's: the directory's path is too long for Unix sockets
+├── WorkDirUnfit             the operator's: its path has characters that tritonserver does not take
 ├── BindFailed               the platform's: the main port cannot be had
 ├── SingleModelUnusable      the archive's: a single-model endpoint's model cannot be told or served
 └── TritonFailed             tritonserver's
@@ -84,6 +85,18 @@ class SocketPathLong(ContainerError):
         super().__init__(
             f"tritonserver's Unix sockets are to lie in {folder}, whose path is {too_many} bytes "
             "longer than the kernel takes; set TMPDIR to a shorter one"
+        )
+
+
+class WorkDirUnfit(ContainerError):
+    """The directory's path has characters with which no model would load."""
+
+    def __init__(self, folder: Path, found: str) -> None:
+        self.folder, self.found = folder, found
+        super().__init__(
+            f"files are written to {str(folder)!r}, whose path has {found!r} in it; tritonserver "
+            "starts models by a shell, and gRPC reads the path, so that only letters, digits and "
+            "@%+=:./_- can be in it: set TMPDIR to another directory"
         )
 
 
