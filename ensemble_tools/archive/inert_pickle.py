@@ -28,7 +28,7 @@ import os
 import pickle
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar
 
@@ -134,6 +134,8 @@ class Inert:
     state: dict[str, Any]
     #: The last state that was a tuple, such as that of numpy's arrays.
     parts: tuple[Any, ...] = ()
+    #: The items of a list, a set or a mapping that was not imported, and keys.
+    held_items: Sequence[Any] = ()
     #: Of a class that the pickle has itself: its bases, methods and other attributes.
     contents: ClassVar[tuple[Any, ...]] = ()
 
@@ -162,12 +164,18 @@ class Inert:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Take the items of a mapping that was not imported."""
+        self.append(key)
+        self.append(value)
 
-    def append(self, _: Any) -> None:
+    def append(self, item: Any) -> None:
         """Take the items of a list that was not imported."""
+        if not isinstance(self.held_items, list):
+            self.held_items = []
+        self.held_items.append(item)
 
-    def add(self, _: Any) -> None:
+    def add(self, item: Any) -> None:
         """Take the items of a set that was not imported."""
+        self.append(item)
 
 
 def read_pickle(data: bytes) -> Any:

@@ -121,7 +121,7 @@ def _find_name(value: Any) -> tuple[str, str]:
 
 def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, Inert):
-        return value.args, value.state, value.parts, value.contents
+        return value.args, value.state, value.parts, value.held_items, value.contents
     if isinstance(value, type) and issubclass(value, Inert):
         return value.contents
     if isinstance(value, Key):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
+from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from types import CodeType, SimpleNamespace
@@ -77,6 +78,19 @@ def test_a_module_that_no_import_statement_names() -> None:
     assert [*find_imports(read_pickle(pickled))] == []
     renamed = re.sub(rb"c(__builtin__|builtins)\n", b"cmy-functions\n", pickled)
     assert [*find_imports(read_pickle(renamed))] == [""]
+
+
+@pytest.mark.parametrize(
+    "collection",
+    [
+        defaultdict(None, {"key": compiled("import torch")}),
+        defaultdict(None, {("a", compiled("import torch")): 1}),
+        deque([compiled("import torch")]),
+    ],
+)
+def test_collections_that_are_not_python_s_plainest(collection: object) -> None:
+    """Their items are looked at."""
+    assert find({"function": [collection]}) == ["torch"]
 
 
 class Skeletons(ByValue):
