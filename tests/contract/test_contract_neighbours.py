@@ -382,7 +382,7 @@ def open_directory() -> Iterator[Path]:
     """One that everybody may enter and, in `work`, write to; pytest's own are the tests' user's."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        for path, mode in ((directory, 0o755), (directory / "work", 0o777)):
+        for path, mode in ((directory, 0o755), (directory / "w", 0o777)):
             path.mkdir(exist_ok=True)
             path.chmod(mode)
         yield directory

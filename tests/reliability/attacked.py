@@ -126,7 +126,7 @@ def attacked(
         bounds = _bounds(own, room.descriptors)
         mounts = may_mount() and (room.shared_memory or room.disk)
         if mounts:
-            sizes = {"/dev/shm": room.shared_memory, str(directory / "work"): room.disk}
+            sizes = {"/dev/shm": room.shared_memory, str(directory / "w"): room.disk}
             bounds = replace(bounds, file_systems={k: v for k, v in sizes.items() if v})
         everything = {**bounds.environment(), **(environment or {})}
         container = launch(directory, program="tests.reliability.bounded", **everything)

@@ -253,7 +253,8 @@ def launch(
     the module that python runs; under: the command that becomes it. descriptors: its hard limit of
     them.
     """
-    model_root, work_dir = directory / "models", directory / "work"
+    # Short: sockets lie in it, and the kernel takes no long paths for them.
+    model_root, work_dir = directory / "models", directory / "w"
     for path in (model_root, work_dir):
         path.mkdir(parents=True, exist_ok=True)
     everything = {

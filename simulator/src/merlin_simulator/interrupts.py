@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 #: What shells say after Ctrl-C.
 INTERRUPTED = 130
@@ -41,3 +44,16 @@ def hold_signals() -> Callable[[], None]:
             signal.raise_signal(late)
 
     return release
+
+
+def run_uncut(main: Callable[[], Coroutine[None, None, T]]) -> T:
+    """asyncio.run, but no signal comes while the event loop is made: half a loop complains."""
+    import asyncio  # who is asked for help only is not to wait for it
+
+    release = hold_signals()
+
+    async def run_released() -> T:
+        release()
+        return await main()
+
+    return asyncio.run(run_released())

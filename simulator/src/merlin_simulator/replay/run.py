@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from merlin_simulator.addresses import find_free_port
-from merlin_simulator.interrupts import INTERRUPTED, hold_signals, leaving_at_once
+from merlin_simulator.interrupts import INTERRUPTED, hold_signals, leaving_at_once, run_uncut
 from merlin_simulator.measuring.quantities import format_seconds, format_share
 from merlin_simulator.replay.asking import Asking, Runtime
 from merlin_simulator.replay.copies import (
@@ -79,7 +79,8 @@ def _replayed(settings: Settings, report: Path, command: Command) -> int:
     _make_folder(report, "--report")
     logs = None if settings.endpoint_url else report / "logs"
     with _endpoint(settings, names, sources, logs, command) as (url, gone):
-        recording = asyncio.run(_record(settings, names, make_asking(names, sources), url, gone))
+        asking = make_asking(names, sources)
+        recording = run_uncut(lambda: _record(settings, names, asking, url, gone))
     setting = ReplayContext(
         settings,
         [name + SUFFIX for name in names],

@@ -73,7 +73,7 @@ def test_importers_that_are_no_code(importer: object) -> None:
 
 
 def test_a_module_that_no_import_statement_names() -> None:
-    """It is a file of the user's, such as my-functions.py."""
+    """It is a file of the user's, whose name has a hyphen."""
     pickled = pickle.dumps(isinstance, 0)
     assert [*find_imports(read_pickle(pickled))] == []
     renamed = re.sub(rb"c(__builtin__|builtins)\n", b"cmy-functions\n", pickled)
