@@ -70,7 +70,7 @@ setup:  ## makes all environments, Merlin's too: 4 minutes with -j2; does nothin
 	@PYTHON=$(named) requirements/system.sh setup
 	@+$(MAKE) --no-print-directory with-all
 
-check:  ## lint, then the unit and golden tests that are quick and need no tritonserver: two minutes of CPU time
+check:  ## lint, then the unit and golden tests that are quick and need no tritonserver: two minutes
 	@PYTHON=$(named) requirements/system.sh check
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory lint
