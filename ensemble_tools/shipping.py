@@ -18,7 +18,7 @@ from ensemble_tools.errors import (
     sentence_of,
 )
 from ensemble_tools.packing.source_tree import SourceTree, is_litter
-from ensemble_tools.setting_names import AUTO_COMPLETE
+from ensemble_tools.setting_names import AUTO_COMPLETE, FORMER_SETTINGS
 from ensemble_tools.signals import (
     drop_output,
     heeded,
@@ -31,6 +31,7 @@ from ensemble_tools.signals import (
 __all__ = [
     "ARCHIVE_ENDS",
     "AUTO_COMPLETE",
+    "FORMER_SETTINGS",
     "EnsembleToolsError",
     "SourceTree",
     "check_archive",

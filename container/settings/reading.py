@@ -13,12 +13,12 @@ from typing import Any
 
 from container.errors import Mistake, SettingsError
 from container.machine.hardware import PLAIN, Hardware
-from container.settings.former import FORMER
 from container.settings.own import OwnSettings
 from container.settings.triton_arguments import find_flag
 from container.settings.upstream import UpstreamSettings
 from container.settings.values import MIB, PortRange, Unfit, pair_flags
 from container.settings.variables import Variable, variables_of
+from ensemble_tools.setting_names import FORMER_SETTINGS
 
 DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT = 8001, 8002  # tritonserver's own
 #: Stands above the table.
@@ -37,7 +37,7 @@ class UnknownVariable:
     closest: str | None
 
     def __str__(self) -> str:
-        if instead := FORMER.get(self.name):
+        if instead := FORMER_SETTINGS.get(self.name):
             return f"{self.name} is no setting any more: {instead}"
         hint = f"; did you mean {self.closest}?" if self.closest else ""
         return f"{self.name} is not a variable of this container{hint}"

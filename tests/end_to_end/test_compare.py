@@ -9,10 +9,8 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,11 +18,10 @@ from typing import Any
 import pytest
 
 from container.settings.reading import read_settings
-from ensemble_tools.signals import INTERRUPTED
 from tests.end_to_end.conftest import EXAMPLES
-from tests.support.container import ROOT, SHARED_MEMORY
+from tests.support.container import ROOT
 from tests.support.models import PythonModel, Writable, identity, raising, unwilling, write_archive
-from tests.support.signals import as_in_front, until_it_heeds
+from tests.support.signals import interrupt
 from tests.support.temporary import left_empty
 from verification.compare_command import FAILED, NOT_WITHIN, WITHIN, main
 from verification.compare_run import Comparing, compare_archives, read_contender
@@ -282,17 +279,4 @@ def test_interrupted_at_any_time(moment: float, tmp_path: Path) -> None:
     """Ctrl-C while it imports, and while it loads: it ends, and leaves nothing."""
     repository = str(DENSE / "repository")
     command = [*PROGRAM, repository, repository, "--requests", str(DENSE / "request.json")]
-    with as_in_front(), (tmp_path / "said").open("wb") as said:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=said, stderr=said, env=os.environ.copy()
-        )
-    try:
-        until_it_heeds(process.pid)
-        time.sleep(moment)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(120) == INTERRUPTED
-    finally:
-        process.kill()
-        process.wait()
-    assert all(line.startswith("[") for line in (tmp_path / "said").read_text().splitlines())
-    assert not list(SHARED_MEMORY.glob(f"serve_{process.pid}_*"))
+    interrupt(command, moment, tmp_path / "said")

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from tests.support.models import (
     unwilling,
     write_archive,
 )
-from tests.support.signals import as_in_front, until_it_heeds
+from tests.support.signals import as_in_front, interrupt
 from tests.support.temporary import left_empty, running_from
 from verification.__main__ import DIFFERENT, EQUAL, MISUSED, choose_exit_code
 from verification.comparing.comparison import Agreement
@@ -382,18 +381,7 @@ def test_that_does_not_load(tmp_path: Path) -> None:
 def test_interrupted_at_any_time(moment: float, temporary: Path, tmp_path: Path) -> None:
     """Ctrl-C while it imports, reads, starts processes, loads and asks: it ends."""
     command = [*PROGRAM, "verify", str(EXAMPLES / "dense/repository")]
-    with as_in_front(), (tmp_path / "said").open("wb") as said:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
-    try:
-        until_it_heeds(process.pid)
-        time.sleep(moment)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(120) == INTERRUPTED
-    finally:
-        process.kill()
-        process.wait()
-    assert all(line.startswith("[") for line in (tmp_path / "said").read_text().splitlines())
-    assert not list(SHARED_MEMORY.glob(f"serve_{process.pid}_*"))
+    interrupt(command, moment, tmp_path / "said")
 
 
 @pytest.mark.parametrize(

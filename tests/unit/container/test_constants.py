@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from container.constants import Constants
-from container.settings.former import FORMER
 from container.tritonserver.command import EXIT_TIMEOUT_S, PYTHON_THREADS
+from ensemble_tools.setting_names import FORMER_SETTINGS
 from serve.models.request_queue import Bounds
 
 OURS, BOUNDS = Constants(), Bounds()
@@ -49,4 +49,4 @@ def test_the_container_ends_before_the_platform_kills_it() -> None:
 )
 def test_what_is_told_of_a_former_setting_holds(name: str, says: str) -> None:
     """The number in the sentence is the constant's."""
-    assert says in FORMER[name]
+    assert says in FORMER_SETTINGS[name]

@@ -8,7 +8,8 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from merlin_deploy.config.container_settings import FORMER_SETTINGS, RESERVE, SETTINGS
+from ensemble_tools.shipping import FORMER_SETTINGS
+from merlin_deploy.config.container_settings import RESERVE, SETTINGS
 from merlin_deploy.config.sections import (
     AutoscalingSection,
     ContainerSection,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container.settings.former import FORMER
 from container.settings.reading import SETTINGS as CONTAINERS_SETTINGS
 from deploy.tests.support.grid import make_config
-from merlin_deploy.config.container_settings import FORMER_SETTINGS, SETTINGS
+from ensemble_tools.shipping import FORMER_SETTINGS
+from merlin_deploy.config.container_settings import SETTINGS
 from merlin_deploy.config.reading import find_lines, parse_config, read_config
 from merlin_deploy.config.sections import SECTIONS, Config, make_example
 from merlin_deploy.errors import ConfigurationRefused, DeployError, Refused
@@ -257,8 +257,7 @@ def test_a_setting_that_the_container_had_once(name: str) -> None:
 
 
 def test_the_settings_are_the_containers() -> None:
-    """All that its table has, the reserve of memory among them, and those that it had once."""
-    assert FORMER_SETTINGS == FORMER
+    """All that its table has, the reserve of memory among them."""
     names = {name for row in CONTAINERS_SETTINGS for name in row.names}
     assert sorted(name for name in names if name.startswith("SERVE_")) == list(SETTINGS)
     every = "\n".join(f"{name} = 1" for name in SETTINGS)

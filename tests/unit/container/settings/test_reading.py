@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from container.errors import SettingsError
 from container.machine.hardware import Hardware
-from container.settings.former import FORMER
 from container.settings.reading import (
     SETTINGS,
     Settings,
@@ -20,6 +19,7 @@ from container.settings.reading import (
     read_settings,
 )
 from container.settings.values import METRIC_LABELS, PortRange
+from ensemble_tools.setting_names import FORMER_SETTINGS
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
 
@@ -254,11 +254,11 @@ def test_a_slip_of_the_pen_is_noticed() -> None:
     assert described[1].endswith("did you mean SERVE_MODEL_ROOT?")
 
 
-@pytest.mark.parametrize("name", FORMER)
+@pytest.mark.parametrize("name", FORMER_SETTINGS)
 def test_a_former_setting_is_named(name: str) -> None:
     """It is no slip of the pen: the warning says what holds in its place. None is read any more."""
     (told,) = read_settings({name: "1"}).unknown
-    assert str(told) == f"{name} is no setting any more: {FORMER[name]}"
+    assert str(told) == f"{name} is no setting any more: {FORMER_SETTINGS[name]}"
     assert name not in ALL_NAMES
 
 
