@@ -64,7 +64,7 @@ def _measure(kind: str, payload: Payload, request_s: float, run: Run) -> Iterato
         for name, side in sides.items():
             measures[f"{name} alone"] = partial(side.measure_p99, run.seconds)
             measures[name] = partial(side.measure_flooded_p99, run.seconds)
-        values = run.take_turns(f"a flood of {kind}", measures, rounds=run.few_rounds)
+        values = run.take_turns(f"a flood of {kind}", measures)
     title = f"small JSON beside a flood of {kind}, p99"
     for name, side in sides.items():
         alone = f"{name} alone"
