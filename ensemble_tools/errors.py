@@ -6,6 +6,7 @@ EnsembleToolsError
 ├── PackedArchive            a file that is no archive, or one that may not be extracted
 ├── WorkflowsUnusable        compiled workflows of whose category files no tables can be made
 ├── IllegalName              the model name, or a name built from it, cannot be a Triton name
+├── NothingRanked            no output of an answer is known to rank anything
 └── ArchiveError             what SageMaker delivered cannot be served
     ├── EntryRefused         something in it that no archive may hold, or that cannot be read
     ├── DemandRefused        a config.pbtxt that asks for more than there is, or for what it may not
@@ -123,6 +124,13 @@ class IllegalName(EnsembleToolsError):
     def __init__(self, name: str, expected: str) -> None:
         self.name = name
         super().__init__(f"the model name {quoted(name)} cannot be used: {expected}")
+
+
+class NothingRanked(EnsembleToolsError):
+    """Nobody here guesses which output ranks: what the answer has is listed."""
+
+    def __init__(self, problem: str, outputs: str) -> None:
+        super().__init__(f"{problem}; the outputs are {outputs or 'none'}")
 
 
 class WorkflowsUnusable(EnsembleToolsError):

@@ -21,6 +21,7 @@ from pathlib import Path
 from container.errors import ContainerError
 from container.settings.reading import Settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
+from ensemble_tools.answers.exchange import TensorRequest
 from ensemble_tools.commands.path_argument import add_paths, open_path
 from ensemble_tools.commands.several import (
     Row,
@@ -32,7 +33,6 @@ from ensemble_tools.commands.several import (
 from ensemble_tools.errors import printable, sentence_of
 from verification.comparing.forms import Forms, read_forms
 from verification.errors import VerificationError
-from verification.exchange import TensorRequest
 from verification.reports.json_report import build_document, to_json
 from verification.reports.progress import Progress
 from verification.reports.report import Report

@@ -9,7 +9,10 @@ from pathlib import Path
 from container.settings.reading import Settings
 from container.tritonserver.runtime import find_runtime
 from ensemble_tools import Compile, Rewrite, ServingPlan
+from ensemble_tools.answers.exchange import Reply, TensorAnswer, TensorRequest
+from ensemble_tools.answers.targets import Target, find_targets, has_lists
 from ensemble_tools.archive.model_config import ModelConfig, TensorSpec
+from ensemble_tools.errors import NothingRanked
 from ensemble_tools.serving.opened_archive import read_archive, require_plan
 from ensemble_tools.signals import blocking
 from verification.comparing.distribution import RANDOM_OPERATORS
@@ -17,14 +20,11 @@ from verification.comparing.forms import label_operators
 from verification.errors import (
     FormUnusable,
     NoAnswer,
-    NothingRanked,
     RequestsUnfit,
     RequestsUnusable,
 )
-from verification.exchange import Reply, TensorAnswer, TensorRequest
 from verification.ranking.bounds import Bound
 from verification.ranking.tally import CURVE, Tally
-from verification.ranking.targets import Target, find_targets, has_lists
 from verification.reports.progress import Progress
 from verification.reports.ranking_report import ArchiveSide, Asked, RankingReport, make_asked
 from verification.reports.report import Cost, Timing

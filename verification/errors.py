@@ -8,7 +8,6 @@ VerificationError
 ├── Decoupled          a model that answers in pieces
 ├── TooManyValues      a request that no container would take
 ├── RequestsUnfit      no request of the file has the inputs that an archive declares
-├── NothingRanked      no output of the answers is known to rank anything
 ├── NoAnswer           an archive that is compared hangs
 ├── MerlinMissing      the models' Python is the one that has numpy and torch alone
 ├── FormUnusable       one of the two forms cannot be published or loaded
@@ -90,13 +89,6 @@ class RequestsUnfit(VerificationError):
             f"{requests}: no request has the inputs of {who} ({archive}): {title} {problem}; both "
             "archives are asked the same, so give requests that both take"
         )
-
-
-class NothingRanked(VerificationError):
-    """Nobody here guesses which output ranks: what the answer has is listed."""
-
-    def __init__(self, problem: str, outputs: str) -> None:
-        super().__init__(f"{problem}; the outputs are {outputs or 'none'}")
 
 
 class NoAnswer(VerificationError):

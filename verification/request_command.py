@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ensemble_tools import EnsembleToolsError, Namespace
+from ensemble_tools.answers.exchange import TensorRequest
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.repository import ModelRepository
@@ -33,7 +34,6 @@ from verification.errors import (
     TooManyValues,
     VerificationError,
 )
-from verification.exchange import TensorRequest
 from verification.requests.category_files import find_category_files, read_categories
 from verification.requests.columns import (
     count_values,

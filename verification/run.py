@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from container.settings.reading import Settings
 from container.tritonserver.runtime import SMALL_PYTHON, TritonRuntime, find_runtime
+from ensemble_tools.answers.exchange import Refusal, TensorAnswer, TensorRequest
 from ensemble_tools.archive.model_config import parse_model_config
 from ensemble_tools.serving.plan import PublishedModel
 from ensemble_tools.signals import blocking
@@ -15,7 +16,6 @@ from verification.comparing.comparison import Agreement, Comparison, Names, comp
 from verification.comparing.distribution import SAMPLES, compare_distributions
 from verification.comparing.forms import Forms, LoadedForm
 from verification.errors import MerlinMissing, NothingToAsk
-from verification.exchange import Refusal, TensorAnswer, TensorRequest
 from verification.reports.progress import Progress
 from verification.reports.report import Cost, Outcome, Report, Timing, WorkflowReport
 from verification.requests.category_files import find_category_files, read_categories

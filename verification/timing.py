@@ -9,7 +9,7 @@ from itertools import cycle, islice
 import numpy as np
 
 from ensemble_tools import ServingPlan
-from verification.exchange import TensorRequest
+from ensemble_tools.answers.exchange import TensorRequest
 from verification.reports.progress import Progress
 from verification.reports.report import Timing
 from verification.serving.asking import ask

@@ -13,9 +13,9 @@ from enum import Enum
 
 import numpy as np
 
+from ensemble_tools.answers.exchange import Refusal, Reply, TensorAnswer
+from ensemble_tools.answers.tensors import STRINGS, Array, Tensor
 from ensemble_tools.workflows.runtime.columns import RefusedByDesign
-from verification.exchange import Refusal, Reply, TensorAnswer
-from verification.tensors import STRINGS, Array, Tensor
 
 #: Names of the models that a refusal went through stand in front of it, in so many characters.
 _LONGEST_WAY = 200

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ensemble_tools.answers.exchange import TensorAnswer
+from ensemble_tools.answers.tensors import STRINGS, Array
 from verification.comparing.comparison import (
     USUAL,
     Agreement,
@@ -22,8 +24,6 @@ from verification.comparing.comparison import (
     Names,
     list_details,
 )
-from verification.exchange import TensorAnswer
-from verification.tensors import STRINGS, Array
 
 #: Merlin's inline operators that draw random numbers (merlin/systems/dag/ops/softmax_sampling.py).
 RANDOM_OPERATORS = frozenset({"SoftmaxSampling"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verification.exchange import TensorAnswer
-from verification.tensors import Tensor
+from ensemble_tools.answers.exchange import TensorAnswer
+from ensemble_tools.answers.tensors import Tensor
 
 
 @dataclass(frozen=True)

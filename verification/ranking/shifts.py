@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from verification.tensors import Array
+from ensemble_tools.answers.tensors import Array
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 #: Items whose scores are kept, 16 MB; of more, some are, by lot.

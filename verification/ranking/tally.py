@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from verification.exchange import TensorAnswer, TensorRequest
-from verification.ranking.lists import Listed, ListPair, Mismatch, pair_lists
-from verification.ranking.measures import kendall, overlap, spearman
+from ensemble_tools.answers.exchange import TensorAnswer, TensorRequest
+from ensemble_tools.answers.lists import Listed, ListPair, Mismatch, pair_lists
+from ensemble_tools.answers.measures import kendall, overlap, spearman
+from ensemble_tools.answers.targets import Target
 from verification.ranking.shifts import ShiftTally
-from verification.ranking.targets import Target
 
 KENDALL, SPEARMAN, SAME_FIRST = "kendall", "spearman", "same_first"
 #: The curve of overlaps has these, beside what is asked for.

@@ -11,6 +11,7 @@ from string import Template
 
 import numpy as np
 
+from ensemble_tools.answers.tensors import Array
 from verification.ranking.tally import Tally, name_overlap
 from verification.reports.ranking_report import RankingReport
 from verification.reports.ranking_text import (
@@ -24,7 +25,6 @@ from verification.reports.ranking_text import (
     list_figures,
 )
 from verification.reports.text_report import clean, format_cost
-from verification.tensors import Array
 
 _TEMPLATE = Path(__file__).with_name("ranking_page.html")
 #: Of more items, some are drawn, evenly chosen.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ensemble_tools.answers.exchange import Refusal, Reply, TensorAnswer
 from verification.comparing.comparison import Agreement, compare
-from verification.exchange import Refusal, Reply, TensorAnswer
 from verification.ranking.bounds import Bound, list_broken
 from verification.ranking.changes import Change, list_changes
 from verification.ranking.tally import Tally

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ensemble_tools.answers.exchange import TensorRequest
 from verification.comparing.comparison import USUAL, Agreement, Comparison, Names
-from verification.exchange import TensorRequest
 from verification.serving.memory import Memory
 
 

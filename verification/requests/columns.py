@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ensemble_tools.answers.tensors import NUMPY_TYPES, STRINGS, Array, encode_strings
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
-from verification.tensors import NUMPY_TYPES, STRINGS, Array, encode_strings
 
 #: Column -> some of its categories.
 Categories = Mapping[str, list[int | str]]

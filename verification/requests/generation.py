@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ensemble_tools.answers.exchange import TensorRequest
+from ensemble_tools.answers.tensors import NUMPY_TYPES, Array, Tensor, encode_strings
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
-from verification.exchange import TensorRequest
 from verification.requests.columns import (
     Categories,
     RequestColumn,
     find_known_values,
     list_lengths,
 )
-from verification.tensors import NUMPY_TYPES, Array, Tensor, encode_strings
 
 #: Rows of a request that is about values and not about its size.
 _ROWS = 5

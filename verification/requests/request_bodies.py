@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from verification.exchange import TensorRequest, encode
-from verification.tensors import STRINGS, Tensor
+from ensemble_tools.answers.exchange import TensorRequest, encode
+from ensemble_tools.answers.tensors import STRINGS, Tensor
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json;json-header-size={}"

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ensemble_tools.answers.exchange import TensorRequest, make_tensor
+from ensemble_tools.answers.tensors import NUMPY_TYPES, Tensor
 from verification.errors import RequestsUnusable
-from verification.exchange import TensorRequest, make_tensor
-from verification.tensors import NUMPY_TYPES, Tensor
 
 _A_REQUEST = (
     'a request of the v2 protocol, {"inputs": [{"name": …, "datatype": …, "shape": …, "data": …}]},'

@@ -7,13 +7,7 @@ import time
 
 from container.workflows.table_process import TableProcesses
 from ensemble_tools import ServingPlan, WorkflowsUnusable, publish
-from ensemble_tools.signals import blocking
-from serve.deadline import Deadline
-from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
-from serve.limit import TimeLimit
-from serve.triton.diagnosis.verdicts import Verdict, read_refusal
-from verification.errors import FormUnusable, TritonLost
-from verification.exchange import (
+from ensemble_tools.answers.exchange import (
     HEAD_SIZE_HEADER,
     Refusal,
     Reply,
@@ -22,6 +16,12 @@ from verification.exchange import (
     decode,
     encode,
 )
+from ensemble_tools.signals import blocking
+from serve.deadline import Deadline
+from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
+from serve.limit import TimeLimit
+from serve.triton.diagnosis.verdicts import Verdict, read_refusal
+from verification.errors import FormUnusable, TritonLost
 from verification.serving.server import Server
 
 #: A request that takes longer hangs: a wrongly wired ensemble never answers.

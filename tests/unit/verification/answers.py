@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from verification.exchange import TensorAnswer
-from verification.tensors import NUMPY_TYPES, Tensor
+from ensemble_tools.answers.exchange import TensorAnswer
+from ensemble_tools.answers.tensors import NUMPY_TYPES, Tensor
 
 _DATA_TYPES = {name: data_type for data_type, name in NUMPY_TYPES.items()}
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verification.exchange import TensorRequest, decode
+from ensemble_tools.answers.exchange import TensorRequest, decode
+from ensemble_tools.answers.tensors import Tensor, encode_strings
 from verification.request_command import REFUSED, WRITTEN, main
 from verification.requests.request_bodies import make_binary, make_json
-from verification.tensors import Tensor, encode_strings
 
 ROOT = Path(__file__).parents[3]
 DENSE = ROOT / "examples/merlin/dense/repository"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensemble_tools.answers.exchange import Refusal, TensorAnswer
+from ensemble_tools.answers.tensors import Tensor, encode_strings
 from tests.support.examples import examples
 from tests.unit.verification.answers import answer
 from verification.comparing.comparison import Agreement, Names, compare
 from verification.comparing.distribution import compare_distributions
-from verification.exchange import Refusal, TensorAnswer
-from verification.tensors import Tensor, encode_strings
 
 NAN = math.nan
 FLOATS = st.lists(st.floats(width=32), min_size=1, max_size=6)

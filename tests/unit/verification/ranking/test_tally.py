@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensemble_tools.answers.exchange import TensorAnswer, TensorRequest
+from ensemble_tools.answers.targets import Target
 from tests.unit.verification.answers import answer
-from verification.exchange import TensorAnswer, TensorRequest
 from verification.ranking.bounds import list_broken, parse_bound
 from verification.ranking.tally import KENDALL, SAME_FIRST, SPEARMAN, Tally
-from verification.ranking.targets import Target
 
 NAN = math.nan
 

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from ensemble_tools.answers.exchange import Refusal, TensorAnswer
 from tests.unit.verification.answers import answer
 from tests.unit.verification.reports.test_ranking_report import FALLING, TURNED, report, scores
-from verification.exchange import Refusal, TensorAnswer
 from verification.reports.ranking_page import write_ranking_page
 from verification.reports.ranking_report import ArchiveSide, RankingReport
 from verification.reports.report import Cost, Timing

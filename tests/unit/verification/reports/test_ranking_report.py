@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensemble_tools.answers.exchange import Refusal, Reply, TensorAnswer, TensorRequest
+from ensemble_tools.answers.targets import Target
 from tests.unit.verification.answers import answer
-from verification.exchange import Refusal, Reply, TensorAnswer, TensorRequest
 from verification.ranking.bounds import parse_bound
 from verification.ranking.tally import Tally
-from verification.ranking.targets import Target
 from verification.reports.ranking_json import to_ranking_json
 from verification.reports.ranking_report import (
     ArchiveSide,

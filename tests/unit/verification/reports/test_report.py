@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensemble_tools.answers.exchange import Refusal, TensorAnswer, TensorRequest
 from tests.unit.verification.answers import answer
 from verification.__main__ import DIFFERENT, EQUAL, MISUSED, choose_exit_code, main
 from verification.comparing.comparison import Agreement, Comparison, Names, compare
-from verification.exchange import Refusal, TensorAnswer, TensorRequest
 from verification.reports.json_report import to_json
 from verification.reports.progress import Progress
 from verification.reports.report import Cost, Outcome, Report, Timing, WorkflowReport

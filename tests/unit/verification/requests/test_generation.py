@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensemble_tools.answers.exchange import TensorRequest, decode, encode
+from ensemble_tools.answers.tensors import NUMPY_TYPES, Tensor, encode_strings
 from ensemble_tools.archive.model_config import parse_model_config
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
 from tests.support.container import ROOT
 from tests.support.examples import examples
 from verification.errors import RequestsUnusable
-from verification.exchange import TensorRequest, decode, encode
 from verification.requests.category_files import (
     find_category_files,
     read_categories,
@@ -31,7 +32,6 @@ from verification.requests.columns import (
 )
 from verification.requests.generation import Generator
 from verification.requests.request_file import read_requests
-from verification.tensors import NUMPY_TYPES, Tensor, encode_strings
 
 DATA_TYPES = st.sampled_from(sorted(NUMPY_TYPES))
 COLUMNS = st.lists(

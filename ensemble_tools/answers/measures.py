@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from verification.tensors import Array
+from ensemble_tools.answers.tensors import Array
 
 
 def overlap(old: Array, new: Array, k: int) -> float:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verification.ranking.measures import kendall, overlap, share_places, spearman
+from ensemble_tools.answers.measures import kendall, overlap, share_places, spearman
 
 INF = math.inf
 #: Few numbers, so that items tie; -inf has no place.

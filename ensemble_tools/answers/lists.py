@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from verification.exchange import TensorAnswer
-from verification.ranking.targets import Target, split_lists
-from verification.tensors import Array, Tensor
+from ensemble_tools.answers.exchange import TensorAnswer
+from ensemble_tools.answers.targets import Target, split_lists
+from ensemble_tools.answers.tensors import Array, Tensor
 
 #: Beyond it, sums of differences may be infinite.
 _LARGEST = 1e290

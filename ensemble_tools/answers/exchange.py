@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from verification.tensors import NUMPY_TYPES, STRINGS, Array, Tensor, Tensors, encode_strings
+from ensemble_tools.answers.tensors import (
+    NUMPY_TYPES,
+    STRINGS,
+    Array,
+    Tensor,
+    Tensors,
+    encode_strings,
+)
 
 HEAD_SIZE_HEADER = b"inference-header-content-length"
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensemble_tools.answers.targets import Target, find_targets, has_lists, split_lists
+from ensemble_tools.errors import NothingRanked
 from tests.unit.verification.answers import answer
-from verification.errors import NothingRanked
-from verification.ranking.targets import Target, find_targets, has_lists, split_lists
 
 
 def scores(*shape: int) -> Any:

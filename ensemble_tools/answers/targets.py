@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verification.errors import NothingRanked
-from verification.exchange import TensorAnswer
-from verification.tensors import STRINGS, Array, Tensor
+from ensemble_tools.answers.exchange import TensorAnswer
+from ensemble_tools.answers.tensors import STRINGS, Array, Tensor
+from ensemble_tools.errors import NothingRanked
 
 
 @dataclass(frozen=True)
