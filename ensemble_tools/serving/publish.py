@@ -25,9 +25,10 @@ from ensemble_tools.archive.saved_workflow import GRAPH, PICKLE
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.errors import PayloadBroken, WorkflowsUnusable, shortened
 from ensemble_tools.serving.layout import remove_layout, write_layout, write_own_code
-from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
+from ensemble_tools.serving.serving_plan import STEPS, Compiled, PublishedModel, ServingPlan
 from ensemble_tools.steps.sources import SERVED, render_warm
 from ensemble_tools.workflows.program import NVTABULAR, Plain, Table, program_text
+from ensemble_tools.workflows.runtime.program import COUNTS
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
 
 _STAGING_PREFIX = ".staging-"
@@ -55,6 +56,7 @@ def publish(
     plan: ServingPlan,
     serving_repository: Path,
     write: TableWriter = write_tables,
+    counts: bool = False,
 ) -> None:
     """Write the plan's model directories; on an error nothing of the plan is left behind.
 
@@ -62,11 +64,12 @@ def publish(
     be made: the plan is to be made without them. Raises OSError (no space, name taken):
     FileExistsError means that a name is in use. Raises PayloadBroken for a category file that
     NVTabular cannot read either, and for two workflows in one directory, which it would read.
+    counts: whether compiled workflows count the values of their columns (find_counts).
     """
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
     published: list[Path] = []
     try:
-        _write_all(plan, staging, write)
+        _write_all(plan, staging, write, counts)
         for model in plan.models:
             _check_one_workflow(model)
         archives = [it.own_code.archive for it in plan.models if it.own_code and it.runs_own_code]
@@ -94,6 +97,25 @@ def retract(plan: ServingPlan, serving_repository: Path) -> None:
         shutil.rmtree(serving_repository / model.triton_name, ignore_errors=True)
 
 
+def find_counts(plan: ServingPlan, serving_repository: Path) -> dict[str, Path]:
+    """The directories in which compiled workflows count, by their models' names in the archive.
+
+    They are there if the plan was published with counts (workflows/runtime/feature_counts.py).
+    """
+    folders = [(model, serving_repository / model.triton_name) for model in plan.models]
+    for model, folder in folders:  # it grows
+        folders += [(step, folder / STEPS / step.triton_name) for step in model.steps]
+    return {
+        model.source_name: _counts_of(model.compiled, folder)
+        for model, folder in folders
+        if model.compiled is not None
+    }
+
+
+def _counts_of(compiled: Compiled, directory: Path) -> Path:
+    return directory / Path(compiled.model_file).parts[0] / COUNTS
+
+
 def _check_one_workflow(model: PublishedModel) -> None:
     """Raise PayloadBroken where it depends on NVTabular which of two workflows it serves."""
     if not model.json_workflow_path or model.compiled is not None:
@@ -110,7 +132,7 @@ def _check_name_free(target: Path) -> None:
         raise FileExistsError(errno.EEXIST, "the name is in use", str(target))
 
 
-def _write_all(plan: ServingPlan, staging: Path, write: TableWriter) -> None:
+def _write_all(plan: ServingPlan, staging: Path, write: TableWriter, counts: bool) -> None:
     """Write every model; raises WorkflowsUnusable for all workflows of the plan that are."""
     unusable: dict[str, str] = {}
     waiting = [(model, staging / model.triton_name) for model in plan.models]
@@ -119,6 +141,8 @@ def _write_all(plan: ServingPlan, staging: Path, write: TableWriter) -> None:
         _write_overlay(model, directory, plan.entry)
         try:
             put_compiled(model, directory, write)
+            if counts and model.compiled is not None:
+                _counts_of(model.compiled, directory).mkdir()
             _put_in_front(model, directory)
         except WorkflowsUnusable as error:
             unusable.update(error.reasons)
@@ -180,7 +204,7 @@ def _broken_payloads() -> Iterator[None]:
 
 
 def _check_free(version: Path) -> None:
-    for name in (_TABLES, _RUNTIME):
+    for name in (_TABLES, _RUNTIME, COUNTS):
         if os.path.lexists(version / name):
             raise TableUnusable(f"it has a {name}/ of its own")
 

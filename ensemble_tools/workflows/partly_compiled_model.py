@@ -41,6 +41,9 @@ class TritonPythonModel:
     def execute(self, requests):
         return [self._answer(request) for request in requests]
 
+    def finalize(self):
+        self._program.close()
+
     def _answer(self, request):
         try:
             tensors = {

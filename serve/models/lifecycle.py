@@ -68,6 +68,7 @@ class LifecycleSettings:
     unload_timeout_s: float
     choices: Callable[[], Choices] = Choices  # how archives are served
     write_tables: TableWriter = write_tables  # of compiled workflows
+    counts_features: bool = False  # whether compiled workflows count their columns' values
     gpus: int = 0  # that the machine has
     root_setting: str = ""  # what sets the model root, as a message names it
     thread_s: float = 5.0  # for a thread whose load is given up
@@ -311,7 +312,8 @@ class Lifecycle:
     def _publish(self, plan: ServingPlan, record: LoadRecord) -> None:
         repository = self._settings.serving_repository
         retract(plan, repository)  # what a lack has left of another
-        publish(plan, repository, record.timed("tables", self._settings.write_tables))
+        write = record.timed("tables", self._settings.write_tables)
+        publish(plan, repository, write, self._settings.counts_features)
 
     async def _retract(self, plan: ServingPlan) -> None:
         repository = self._settings.serving_repository

@@ -7,6 +7,8 @@ end of both kinds of text alike; what functions and tables have ends with none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -107,6 +109,19 @@ def missing_rows(column: Column) -> Any:
     if column.offsets is None and column.values.dtype.kind in "fM":
         return np.isnan(column.values)
     return np.zeros(column.rows, bool)
+
+
+def all_missing(columns: Sequence[Column]) -> Any:
+    """A mask of the values, or items, that are missing in every column; None where none can be."""
+    masks = []
+    for column in columns:
+        if column.offsets is None and column.missing is not None:
+            masks.append(column.missing)
+        elif column.values.dtype.kind in "fM":
+            masks.append(np.isnan(column.values))
+        else:
+            return None
+    return reduce(np.logical_and, masks)
 
 
 def take_rows(column: Column, rows: Any) -> Column:

@@ -126,6 +126,7 @@ class Lookup:
     """Rows of one or several columns -> what stands beside the row of the table that is equal.
 
     beside: columns of a row each table row, by their names; first: of the file's first row.
+    places: rows that were fitted, by the buckets of the labels; empty where nobody knows.
     """
 
     def __init__(
@@ -134,8 +135,10 @@ class Lookup:
         order: Any,
         beside: dict[str, Column],
         first: dict[str, Any],
+        places: tuple[int, ...] = (),
     ) -> None:
         self._keys, self._order, self._beside, self._first = keys, order, beside, first
+        self.places = places
 
     def first(self, name: str) -> Any:
         """The value beside the first row of the file."""
@@ -156,6 +159,12 @@ class Lookup:
         """The values that stand beside those rows of the table, shape (n,)."""
         values = self._beside[name].values
         return values[rows] if len(values) else np.zeros(len(rows))
+
+    def find_buckets(self, rows: Any, count: int) -> Any:
+        """The buckets of the labels beside those rows of the table, as bucket_labels."""
+        labels = self._beside["label"].values
+        first = self._first.get("label", 0)
+        return bucket_labels(labels[rows], first, len(labels), count)
 
     def column(self, name: str, rows: Any) -> Column:
         """The column beside those rows of the table."""
@@ -198,7 +207,15 @@ def read_lookup(
         )
         for index, name in enumerate(table["beside"])
     }
-    return Lookup(keys, order, beside, table["first"])
+    return Lookup(keys, order, beside, table["first"], tuple(table.get("places", ())))
+
+
+def bucket_labels(labels: Any, first: int, size: int, count: int) -> Any:
+    """The buckets of labels: those of a vocabulary, in their order, are in so many equal parts.
+
+    first: the label of the vocabulary that comes first. size: how many it has.
+    """
+    return np.clip((labels - first) * count // size, 0, count - 1)
 
 
 def _is_run(keys: Any) -> bool:

@@ -24,6 +24,8 @@ from .tensors import InputColumn, OutputColumn
 
 #: The files beside the tables.
 PROGRAM_FILE = "program.json"
+#: Beside their directory, where values are to be counted (feature_counts.py).
+COUNTS = "feature_counts"
 
 #: Of a program that does not say what becomes of a request without rows.
 _NOT_SAID = "the workflow was compiled for requests that have some"
@@ -38,7 +40,8 @@ class LoadedProgram:
     def __init__(self, directory: Path, find_runner: FindRunner | None = None) -> None:
         """Raises OSError or ValueError when a file is missing or cut off.
 
-        find_runner: of a node that is not compiled; needed where there are some.
+        find_runner: of a node that is not compiled; needed where there are some. The values of
+        columns are counted if a directory for that lies beside this one.
         """
         written = json.loads((directory / PROGRAM_FILE).read_text(encoding="utf-8"))
         self._inputs = [InputColumn.from_json(column) for column in written["inputs"]]
@@ -47,13 +50,21 @@ class LoadedProgram:
         #: Why a request without rows is refused; empty where it is answered.
         self._refuses_no_rows = written.get("refuses_no_rows", _NOT_SAID)
         tables = [read_lookup(directory, table) for table in written["tables"]]
+        steps = written["steps"]
+        works = [_prepare_step(step, tables, find_runner) for step in steps]
+        counts = directory.parent / COUNTS
+        self._counter = None
+        if counts.is_dir():
+            from .counting import count_features  # it is off elsewhere, and takes time
+
+            self._counter = count_features(counts, self._inputs, steps, tables, works)
         self._steps = [
-            (_prepare_step(step, tables, find_runner), step["reads"], step["writes"])
-            for step in written["steps"]
+            (work, step["reads"], step["writes"])
+            for work, step in zip(works, steps, strict=True)
         ]
         #: Whether a request without rows is NVTabular's to answer.
-        self._leaves_no_rows = any(step["operation"] == KeptNode.name for step in written["steps"])
-        self._is_last = [step.get("is_last", False) for step in written["steps"]]
+        self._leaves_no_rows = any(step["operation"] == KeptNode.name for step in steps)
+        self._is_last = [step.get("is_last", False) for step in steps]
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -70,11 +81,28 @@ class LoadedProgram:
 
         Numbers come as arrays of the declared types, strings as arrays of bytes objects.
         """
+        if self._counter is None:
+            return self._answer(tensors)
+        try:
+            answer = self._answer(tensors)
+            self._counter.finish()
+        finally:
+            self._counter.drop()
+        return answer
+
+    def close(self) -> None:
+        """The model ends; what has come is counted before."""
+        if self._counter is not None:
+            self._counter.close()
+
+    def _answer(self, tensors: dict[str, Any]) -> dict[str, Any]:
         columns: list[Any] = [None] * self._registers
         with np.errstate(all="ignore"):
             for number, source in enumerate(self._inputs):
                 columns[number] = source.read(tensors)
             self._check_rows(columns)
+            if self._counter is not None:
+                self._counter.begin(columns)
             if not columns[0].rows or not self._do_steps(columns):
                 return {output.name: output.write_no_rows() for output in self._outputs}
             answer: dict[str, Any] = {}

@@ -7,7 +7,7 @@ import errno
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ _THE_FILES = {
 }
 #: The rows' index among the columns that are read; no column can have the name.
 INDEX = ""
+#: Likewise: the rows that each category was fitted to; None where the file does not say it.
+SIZES = "\0"
 
 
 def _open_parquet(path: Path, **options: Any) -> Any:
@@ -100,8 +102,8 @@ class CategoryFiles:
     ) -> dict[str, Any]:
         """Columns of a file by their names, all for None, as pandas reads them.
 
-        index: the rows' index as well, as INDEX. Raises TableUnusable, MemoryError, and OSError for
-        a shortage.
+        index: the rows' index as well, as INDEX, and the sizes of categories, as SIZES.
+        Raises TableUnusable, MemoryError, and OSError for a shortage.
         """
         import pyarrow
 
@@ -212,7 +214,22 @@ def _columns(
     arrays = {name: array_of(data.column(name), name, file) for name in columns}
     if index:
         arrays[INDEX] = data.column(index_column).to_numpy() if inside else index_column
+        arrays[SIZES] = _read_sizes(opened, schema, {*columns, *inside})
     return arrays
+
+
+def _read_sizes(opened: Any, schema: Any, others: Collection[str]) -> Any:
+    """Of the only other column that is called so; nothing depends on it but what is counted."""
+    import pyarrow
+
+    names = [name for name in schema.names if name.endswith("size") and name not in others]
+    if len(names) != 1 or not pyarrow.types.is_integer(schema.field(names[0]).type):
+        return None
+    try:
+        column = opened.read(columns=names).column(names[0])
+    except (pyarrow.ArrowException, OSError):
+        return None
+    return None if column.null_count else column.to_numpy()
 
 
 def _index(schema: Any, rows: int) -> Any:

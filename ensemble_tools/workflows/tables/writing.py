@@ -12,7 +12,10 @@ import numpy as np
 
 from ..program import Plain, Table
 from ..runtime.columns import Column
-from .category_files import INDEX, CategoryFiles
+from ..runtime.feature_counts import PLACES
+from ..runtime.lookups import bucket_labels
+from .arrays import UNREACHABLE
+from .category_files import INDEX, SIZES, CategoryFiles
 from .errors import TableUnusable
 from .lookup_files import LookupFiles
 from .target_means import smooth_means
@@ -47,38 +50,57 @@ def write_tables(
 
 def _write(table: Table, file: str, files: CategoryFiles, lookups: LookupFiles) -> dict[str, Plain]:
     name = table.path.name
+    places: list[int] = []
     try:
         if table.given:
             keys, columns = _read_given(table)
         else:
-            keys, beside = (
-                _read(table, files)
-                if table.means is None
-                else smooth_means(files, table.path, len(table.columns), table.means)
-            )
+            if table.means is None:
+                keys, beside, places = _read(table, files)
+            else:
+                keys, beside = smooth_means(files, table.path, len(table.columns), table.means)
             columns = {column: Column(values) for column, values in beside.items()}
         keys = [
             _key_values(values, kind, column, name)
             for values, kind, column in zip(keys, table.kinds, table.columns, strict=True)
         ]
-        return lookups.write(file, keys, columns, name)
+        return {**lookups.write(file, keys, columns, name), "places": places}
     except MemoryError as error:  # NVTabular would take more
         raise OSError(
             errno.ENOMEM, f"the category file {name} takes more memory than there is"
         ) from error
 
 
-def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any]]:
-    """The keys, and what stands beside them: other columns, and the labels."""
+def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any], list[int]]:
+    """The keys, what stands beside them (other columns, and the labels), and _count_places."""
     name, with_labels = table.path.name, table.shift is not None
     data = files.read(table.path, table.columns, table.beside, with_labels)
+    keys, places = [data[column] for column in table.columns], []
     beside = {column: data[column] for column in table.beside}
     for column, values in beside.items():
         if values.dtype.kind not in "iuf":
             raise TableUnusable(f"the category file {name} has text in {column!r}")
     if table.shift is not None:
         beside["label"] = _labels(data[INDEX], table.shift, name)
-    return [data[column] for column in table.columns], beside
+        places = _count_places(keys, beside["label"], data.get(SIZES))
+    return keys, beside, places
+
+
+def _count_places(keys: list[Any], labels: Any, sizes: Any) -> list[int]:
+    """Rows that labels were fitted to, by their buckets; none where the file does not say it."""
+    if sizes is None or not len(labels):
+        return []
+    nulls = np.logical_and.reduce([_are_null(values) for values in keys])
+    rows = np.where(nulls, 0, sizes)
+    buckets = bucket_labels(labels, labels[0], len(labels), PLACES)
+    counted: list[int] = np.bincount(buckets, rows, PLACES).astype(np.int64).tolist()
+    return counted
+
+
+def _are_null(values: Any) -> Any:
+    if values.dtype.kind == "S":
+        return values == UNREACHABLE
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
 
 
 def _read_given(table: Table) -> tuple[list[Any], dict[str, Column]]:

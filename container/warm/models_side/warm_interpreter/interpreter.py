@@ -74,7 +74,8 @@ def import_runtime(directory):
         )
         sys.modules[RUNTIME] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[RUNTIME])
-        importlib.import_module(RUNTIME + ".program")
+        for name in ("program", "counting"):
+            importlib.import_module(f"{RUNTIME}.{name}")
         for file in os.listdir(os.path.join(directory, "operations")):
             name, kind = os.path.splitext(file)
             if kind == ".py":

@@ -1,0 +1,132 @@
+"""The columns whose values are counted, and how the notes of many requests become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .counter_file import Sums
+from .feature_counts import PLACES
+from .lookups import Lookup
+
+#: The squares of larger numbers soon have no finite sum.
+_LARGEST = 1e100
+
+
+@dataclass
+class CountedColumn:
+    """A column, and what the workflow was fitted to."""
+
+    column: str
+    #: Its place in the file.
+    number: int
+    mean: float | None = None
+    std: float | None = None
+    low: float | None = None
+    high: float | None = None
+    has_places: bool = False
+    places: tuple[int, ...] = ()
+    #: What of it is counted: each by one watcher alone.
+    kinds: set[str] = field(default_factory=set)
+
+    def begin(self, kind: str) -> bool:
+        """Whether nobody counts that of it yet; from now on somebody does."""
+        is_new = kind not in self.kinds
+        self.kinds.add(kind)
+        return is_new
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of the file's header."""
+        names = ("column", "mean", "std", "low", "high", "has_places", "places")
+        return {name: getattr(self, name) for name in names}
+
+
+class Numbers:
+    """Counts values that come: nulls, sums, those beyond a range. One note a request."""
+
+    notes = 1
+
+    def __init__(self, column: CountedColumn) -> None:
+        self.column, self._has_values = column, column.begin("values")
+        #: Of Normalize, and of NormalizeMinMax.
+        self._has_sums = self._has_range = False
+
+    def count_sums(self, mean: float, std: float) -> None:
+        """Count what Normalize is given."""
+        self._has_sums, self.column.mean, self.column.std = True, mean, std
+
+    def count_outside(self, low: float, high: float) -> None:
+        """Count what NormalizeMinMax was not fitted to."""
+        self._has_range, self.column.low, self.column.high = True, low, high
+
+    def note(self, values: Any) -> Any:
+        """The values of one request; how many they are, where that is enough."""
+        is_copied = self._has_sums or self._has_range or values.dtype.kind == "f"
+        return values.copy() if is_copied else len(values)
+
+    def add(self, sums: Sums, weight: int, notes: Sequence[Sequence[Any]]) -> None:
+        """Add to the column's numbers. notes: of many requests."""
+        arrays = [note for note in notes[0] if not isinstance(note, int)]
+        others = sum(note for note in notes[0] if isinstance(note, int))
+        values = np.concatenate([*arrays, np.zeros(0)])
+        column = self.column
+        if self._has_values:
+            nulls = np.count_nonzero(np.isnan(values))
+            sums.add_values(column.number, weight, others + len(values), nulls)
+        if self._has_sums:
+            finite = values[np.abs(values) < _LARGEST]
+            squares = np.dot(finite, finite)
+            sums.add(column.number, weight, finite=len(finite))
+            sums.add(column.number, weight, sum=finite.sum(), sum_of_squares=squares)
+        if self._has_range:
+            outside = np.count_nonzero((values < column.low) | (values > column.high))
+            sums.add(column.number, weight, outside=outside)
+
+
+class Keys:
+    """Counts values that are looked up. Two notes a request: what was found, and the nulls.
+
+    folds: of TargetEncoding, whose table has a key of a fold and a value; a value that it has in
+    another fold is known as well.
+    """
+
+    notes = 2
+
+    def __init__(self, column: CountedColumn, table: Lookup, folds: int) -> None:
+        self.column, self._has_values = column, column.begin("values")
+        self._table, self._folds = table, folds
+
+    def add(self, sums: Sums, weight: int, notes: Sequence[Sequence[Any]]) -> None:
+        """Add to the column's numbers. notes: of many requests."""
+        found, masks = notes
+        is_known = np.concatenate([known for known, _ in found])
+        if self._folds > 1:
+            columns = zip(*(keys for _, keys in found), strict=True)
+            self._find_in_folds(is_known, [np.concatenate(values) for values in columns])
+        nulls = 0
+        if any(mask is not None for mask in masks):
+            is_null = np.concatenate(
+                [
+                    np.zeros(len(known), bool) if mask is None else mask
+                    for (known, _), mask in zip(found, masks, strict=True)
+                ]
+            )
+            nulls = np.count_nonzero(is_null)
+            is_known &= ~is_null
+        column, values = self.column, len(is_known)
+        if self._has_values:
+            sums.add_values(column.number, weight, values, nulls)
+        sums.add(column.number, weight, unseen=values - nulls - np.count_nonzero(is_known))
+        if column.has_places:
+            rows = np.concatenate([rows for _, rows in found])[is_known]
+            sums.add_places(column.number, weight, self._table.find_buckets(rows, PLACES))
+
+    def _find_in_folds(self, is_known: Any, keys: list[Any]) -> None:
+        """Mark what is known in any fold."""
+        rest = np.flatnonzero(~is_known)
+        for fold in range(self._folds):
+            hit, _ = self._table.find([np.full(len(rest), fold), *(it[rest] for it in keys)])
+            is_known[rest] |= hit
