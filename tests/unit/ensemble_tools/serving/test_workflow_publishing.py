@@ -19,10 +19,13 @@ from ensemble_tools import (
     publish,
     read_executor_graph,
     read_repository,
+    retract,
     write_tables,
 )
 from ensemble_tools.errors import PayloadBroken
+from ensemble_tools.serving.joining import Predictor
 from ensemble_tools.serving.plan import PublishedModel
+from ensemble_tools.serving.publish import find_counts
 from ensemble_tools.workflows.program import Table
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable
 
@@ -122,3 +125,23 @@ def test_all_workflows_that_are_unusable_are_told_at_once(tmp_path: Path) -> Non
     for name, why in unusable.value.reasons.items():
         assert f"{name}: {why}" in str(unusable.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_counts_have_a_directory(tmp_path: Path, warm: bool) -> None:
+    """Beside the tables, of a joined model's steps too; it goes with the model."""
+    repository = read_repository(EXAMPLES / "dense/repository")
+    graph = read_executor_graph(repository)
+    predictors = {"pytorch": Predictor("torch", Path("/code/torchscript.py"))}
+    choices = Choices(compile=Compile.AUTO, warm=warm, predictors=predictors)
+    plan = plan_archive(repository, graph, Namespace("m"), choices)
+    assert len(plan.models) == (1 if warm else 3)
+    publish(plan, tmp_path)
+    (directory,) = find_counts(plan, tmp_path).values()
+    assert not directory.exists()
+    retract(plan, tmp_path)
+    publish(plan, tmp_path, counts=True)
+    assert directory.is_dir()
+    assert (directory.parent / "tables").is_dir()
+    retract(plan, tmp_path)
+    assert not [*tmp_path.iterdir()]

@@ -96,3 +96,29 @@ def test_too_little_memory_to_write(tmp_path: Path, error: type[Exception]) -> N
     with pytest.raises(OSError, match="takes more memory than there is") as refused:
         write_tables([Table(path, ("a",), ("int",), 3)], tmp_path, lookups=lookups)
     assert refused.value.errno == errno.ENOMEM
+
+
+@pytest.mark.parametrize(
+    ("columns", "places"),
+    [
+        ({"a_size": np.array([9, 5, 1])}, {0: 9, 10: 5, 21: 1}),
+        ({"b_size": np.array([9, 5, 1], np.int32)}, {0: 9, 10: 5, 21: 1}),
+        ({}, None),
+        ({"a_count": np.array([9, 5, 1])}, None),
+        ({"a_size": ["9", "5", "1"]}, None),
+        ({"a_size": [9, None, 1]}, None),
+        ({"a_size": np.array([9, 5, 1]), "b_size": np.array([9, 5, 1])}, None),
+    ],
+)
+def test_sizes_are_in_buckets_of_labels(
+    tmp_path: Path, columns: dict[str, Any], places: dict[int, int] | None
+) -> None:
+    """If the file has them; a null has no place."""
+    path = parquet(tmp_path / "unique.a.parquet", span(3, 6), a=np.array([30, 10, 20]), **columns)
+    lookup = looked_up(tmp_path, Table(path, ("a",), ("int",), shift=3))
+    assert lookup.places == (
+        () if places is None else tuple(places.get(bucket, 0) for bucket in range(32))
+    )
+    nulls = parquet(tmp_path / "nulls", a=[None, "x"], a_size=np.array([7, 2]))
+    lookup = looked_up(tmp_path, Table(nulls, ("a",), ("text",), shift=3))
+    assert sum(lookup.places) == 2

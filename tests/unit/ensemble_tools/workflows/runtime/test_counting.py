@@ -1,0 +1,196 @@
+"""Counting of columns' values: exact, of several processes, and of no consequence to answers."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensemble_tools.workflows.runtime.columns import Column, RequestError
+from ensemble_tools.workflows.runtime.counting import FeatureCounter
+from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, read_counts
+from ensemble_tools.workflows.runtime.tensors import InputColumn
+from tests.support import counted_program as made
+from tests.support.counted_program import (
+    count_in_numpy,
+    fitted_places,
+    load_program,
+    make_requests,
+    write_program,
+)
+
+#: A model's process: it answers requests and stays.
+_PROCESS = """
+import sys
+from pathlib import Path
+from tests.support.counted_program import load_program, make_requests
+program = load_program(Path(sys.argv[1]))
+for request in make_requests(int(sys.argv[2]), 20):
+    program.run(request)
+sys.stdin.read()
+"""
+
+
+def run(directory: Path, requests: list[dict[str, Any]]) -> None:
+    """Answer them in a process that then ends."""
+    program = load_program(directory)
+    for request in requests:
+        program.run(request)
+    program.close()
+
+
+def check_counts(columns: list[ColumnCounts], requests: list[dict[str, Any]]) -> None:
+    """They are those of numpy, and whole."""
+    by_name = {column.column: column for column in columns}
+    expected = count_in_numpy(requests)
+    assert [*by_name] == ["user", "tag", "price", "genres", "age", "code", *[*by_name][6:]]
+    assert by_name.keys() == expected.keys()
+    for name, numbers in expected.items():
+        counted = asdict(by_name[name])
+        assert counted["counted"] == counted["values"]
+        assert counted["rows_seen"] == sum(len(it["user"]) for it in requests)
+        for field in ("nulls", "unseen", "outside", "finite", "sum", "sum_of_squares"):
+            assert counted[field] == pytest.approx(numbers.get(field, 0), rel=1e-12), (name, field)
+        assert (counted["values"], counted["places"]) == (
+            numbers["values"],
+            numbers.get("places", ()),
+        )
+
+
+def test_counts_are_those_of_numpy(tmp_path: Path) -> None:
+    """Of every operator that counts; what a request lay in may be written over at once."""
+    counts = write_program(tmp_path, counts=True)
+    requests = make_requests(1, 120)
+    program = load_program(tmp_path)
+    for request in copy.deepcopy(requests):
+        program.run(request)
+        for array in request.values():
+            array[:] = b"" if array.dtype == object else 0
+    program.close()
+    check_counts(read_counts(counts), requests)
+
+
+def test_what_was_fitted_stands_beside_them(tmp_path: Path) -> None:
+    counts = write_program(tmp_path, counts=True)
+    load_program(tmp_path).close()
+    fitted = {column.column: column.fitted for column in read_counts(counts)}
+    assert (fitted["price"].mean, fitted["price"].std) == (made.MEAN, made.STD)
+    assert (fitted["age"].low, fitted["age"].high) == (made.LOW, made.HIGH)
+    for name, vocabulary in (
+        ("user", made.USERS),
+        ("tag", made.TAGS),
+        ("user_tag", made.PAIRS),
+        ("genres", made.GENRES),
+        ("code", made.CODES),
+        ("price", []),
+        ("user (JoinGroupby)", []),
+    ):
+        assert fitted[name].places == (fitted_places(vocabulary) if len(vocabulary) else ())
+
+
+def test_answers_are_the_same(tmp_path: Path) -> None:
+    """Bit by bit, where values are counted and where they are not."""
+    write_program(tmp_path / "on", counts=True)
+    assert not write_program(tmp_path / "off", counts=False).exists()
+    counting, plain = load_program(tmp_path / "on"), load_program(tmp_path / "off")
+    for request in (*make_requests(2, 40), *make_requests(3, 5, most_rows=3000)):
+        answer, other = counting.run(request), plain.run(request)
+        assert answer.keys() == other.keys()
+        for name in answer:
+            assert answer[name].dtype == other[name].dtype
+            assert answer[name].tobytes() == other[name].tobytes()
+    counting.close()
+
+
+def test_processes_have_a_file_each(tmp_path: Path) -> None:
+    """That of one that was killed is taken over: its numbers stay, and no more files are made."""
+    counts = write_program(tmp_path, counts=True)
+    requests = make_requests(4, 20)
+    rows = sum(len(request["user"]) for request in requests)
+    command = [sys.executable, "-c", _PROCESS, str(tmp_path), "4"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        until = time.monotonic() + 60
+        while not (columns := read_counts(counts)) or columns[0].rows_seen < rows:
+            assert time.monotonic() < until and process.poll() is None
+            time.sleep(0.02)
+        run(tmp_path, beside := make_requests(5, 10))
+        process.kill()
+    assert sorted(path.name for path in counts.iterdir()) == ["0.counts", "1.counts"]
+    run(tmp_path, afterwards := make_requests(6, 10))
+    assert sorted(path.name for path in counts.iterdir()) == ["0.counts", "1.counts"]
+    check_counts(read_counts(counts), [*requests, *beside, *afterwards])
+
+
+def test_requests_that_are_refused_do_not_count(tmp_path: Path) -> None:
+    """Nor those whose first steps have been done."""
+    counts = write_program(tmp_path, counts=True)
+    (request,) = make_requests(7, 1)
+    program = load_program(tmp_path)
+    with pytest.raises(RequestError, match="every value is missing"):
+        program.run({**request, "code": np.full(len(request["code"]), np.nan)})
+    program.run(request)
+    program.close()
+    check_counts(read_counts(counts), [request])
+
+
+def test_a_program_without_a_file_answers(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One line says why nothing is counted."""
+    counts = write_program(tmp_path, counts=True)
+    (counts / "0.counts").mkdir()
+    run(tmp_path, make_requests(8, 3))
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("values of columns are not counted: IsADirectoryError")
+    assert read_counts(counts) == []
+
+
+def columns_of(rows: int) -> list[Column]:
+    """A column with a null in every second row."""
+    return [Column(np.resize([1.0, np.nan], rows))]
+
+
+def test_large_requests_are_sampled(tmp_path: Path) -> None:
+    """One in eight with 1024 rows, each of whose values counts eight times."""
+    draws = iter([0.5, 0.124, 0.9, 0.126])
+    counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: next(draws))
+    counter.open(tmp_path)
+    for rows in (1024, 255, 1024, 1024, 1024):
+        counter.begin(columns_of(rows))
+        counter.finish()
+        counter.drop()
+    counter.close()
+    (column,) = read_counts(tmp_path)
+    assert (column.rows_seen, column.counted) == (4 * 1024 + 255, 1024 + 255)
+    assert (column.values, column.nulls) == (8 * 1024 + 255, 8 * 512 + 127)
+
+
+def test_a_request_of_a_great_many_rows_is_not_held(tmp_path: Path) -> None:
+    counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: 0.0)
+    counter.open(tmp_path)
+    counter.begin(columns_of(2**20 + 1))
+    counter.finish()
+    counter.drop()
+    counter.close()
+    (column,) = read_counts(tmp_path)
+    assert (column.rows_seen, column.counted) == (2**20 + 1, 0)
+
+
+def test_an_error_ends_the_counting(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is said once."""
+    draws = iter([0.0])
+    counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: next(draws))
+    counter.open(tmp_path)
+    for _ in range(3):  # there is no second draw
+        counter.begin(columns_of(1024))
+        counter.finish()
+        counter.drop()
+    counter.close()
+    assert capfd.readouterr().err == "values of columns are not counted: StopIteration: \n"

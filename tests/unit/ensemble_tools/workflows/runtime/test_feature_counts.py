@@ -1,0 +1,93 @@
+"""Files of counts are read while they come, change and go, and whatever lies in their place."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from ensemble_tools.workflows.runtime.counted_columns import CountedColumn
+from ensemble_tools.workflows.runtime.counter_file import CounterFile, Sums
+from ensemble_tools.workflows.runtime.feature_counts import MOST_BYTES, read_counts
+
+
+def write_file(directory: Path) -> Path:
+    """A file of two columns."""
+    columns = [
+        CountedColumn("age", 0, mean=40.0, std=3.0),
+        CountedColumn("user", 1, has_places=True, places=tuple(range(32))),
+    ]
+    file, sums = CounterFile(directory, [column.to_json() for column in columns]), Sums(2)
+    sums.add_values(0, 1, values=7, nulls=2)
+    sums.add(0, 1, sum=2.5)
+    sums.add(1, 3, unseen=4)
+    file.add(7, sums)
+    return directory / "0.counts"
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    write_file(tmp_path)
+    age, user = read_counts(tmp_path)
+    assert (age.column, age.rows_seen, age.counted, age.nulls, age.sum) == ("age", 7, 7, 2, 2.5)
+    assert (age.fitted.mean, age.fitted.std, age.fitted.low, age.places) == (40.0, 3.0, None, ())
+    assert (user.unseen, user.places, user.fitted.places) == (12, (0,) * 32, tuple(range(32)))
+
+
+def test_a_file_that_is_half_written_counts_nothing(tmp_path: Path) -> None:
+    """Whatever is there of it, and whatever stands in it."""
+    path = write_file(tmp_path)
+    whole, columns = path.read_bytes(), read_counts(tmp_path)
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        assert read_counts(tmp_path) == []
+    chance = random.Random(3)
+    for _ in range(500):
+        broken = bytearray(whole)
+        broken[chance.randrange(len(whole))] = chance.randrange(256)
+        path.write_bytes(broken)
+        assert len(read_counts(tmp_path)) in (0, 2)
+    path.write_bytes(whole)
+    assert read_counts(tmp_path) == columns
+
+
+def test_a_file_whose_process_was_killed_while_it_wrote(tmp_path: Path) -> None:
+    """It is read as it is; the next process goes on."""
+    path = write_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[16] += 1
+    path.write_bytes(data)
+    before = read_counts(tmp_path)
+    write_file(tmp_path)
+    assert [column.rows_seen for column in before] == [7, 7]
+    assert [column.rows_seen for column in read_counts(tmp_path)] == [14, 14]
+    assert path.read_bytes()[16] % 2 == 0
+
+
+def test_what_is_no_file_of_counts(tmp_path: Path) -> None:
+    """A pipe would block who opens it; a link may lead anywhere."""
+    write_file(tmp_path)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    write_file(elsewhere)
+    os.mkfifo(tmp_path / "1.counts")
+    (tmp_path / "2.counts").symlink_to(elsewhere / "0.counts")
+    (tmp_path / "3.counts").mkdir()
+    assert [column.rows_seen for column in read_counts(tmp_path)] == [7, 7]
+    assert read_counts(tmp_path / "gone") == []
+
+
+def test_a_file_of_other_columns_begins_anew(tmp_path: Path) -> None:
+    """Its numbers are of no use."""
+    write_file(tmp_path)
+    CounterFile(tmp_path, [CountedColumn("age", 0).to_json()])
+    (column,) = read_counts(tmp_path)
+    assert (column.column, column.rows_seen, column.nulls) == ("age", 0, 0)
+
+
+def test_columns_whose_counters_are_too_large(tmp_path: Path) -> None:
+    """Nobody would read the file."""
+    columns = [CountedColumn("n" * MOST_BYTES, 0).to_json()]
+    with pytest.raises(ValueError, match="its columns take"):
+        CounterFile(tmp_path, columns)
+    assert not [*tmp_path.iterdir()]
