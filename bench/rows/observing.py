@@ -9,6 +9,7 @@ from functools import partial
 
 from bench import payloads, wrk
 from bench.measure import Goal, Line, Unit, ratio_at_least, ratio_at_most
+from bench.models import find_export
 from bench.rows.row import Row, Run
 from bench.wrk import Target
 
@@ -57,6 +58,38 @@ def _use_one_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
+#: Criteo's columns: 26 with a vocabulary, and 13 numbers.
+_FEATURES = "merlin_criteo"
+_COUNTING: Mapping[str, Mapping[str, str]] = {
+    "nothing": {"SERVE_FEATURE_METRICS": "off"},
+    "ours": {"SERVE_FEATURE_METRICS": "models"},
+}
+
+
+def _compare_counting(run: Run) -> Iterator[Line]:
+    contenders, source = run.contenders, find_export(_FEATURES)
+    model = contenders.archives.copy_export(f"counted-{_FEATURES}", _FEATURES)
+    tensors = payloads.read_request(source / "request.json")
+    with ExitStack() as undo:
+        servers = {
+            name: undo.enter_context(contenders.start_ours(name, settings))
+            for name, settings in _COUNTING.items()
+        }
+        for server in servers.values():
+            undo.enter_context(server.loaded(model))
+        for rows, most in ((5, 1.03), (1024, 1.01)):
+            what = f"{rows:,} rows of 39 columns"
+            payload = payloads.encode_binary(payloads.repeat_rows(tensors, rows))
+            payload = servers["nothing"].take_answer(model, payload, payloads.TOLERANCE, what)
+            targets = {
+                name: run.prepare_target(server, model, payload, what)
+                for name, server in servers.items()
+            }
+            values = run.send(what, targets, rounds=run.rounds * _TIMES_THE_ROUNDS)
+            goal = ratio_at_most(most)
+            yield Line(f"{what}, p50", "s", values, goal, against="nothing")
+
+
 _HOW = (
     "Three containers at the same time, each with the same model of small JSON: one that tells "
     "nothing (SERVE_METRICS=off, SERVE_ACCESS_LOG=off), one with default settings, one that also "
@@ -90,5 +123,14 @@ ROWS = (
             ratio_at_least(0.97),
             on_one_core=True,
         ),
+    ),
+    Row(
+        "feature_counts",
+        "What counting the values of columns costs",
+        "Two containers at the same time with Merlin's Criteo export, whose workflow looks up 26 "
+        "columns and normalizes 13: one counts nothing (SERVE_FEATURE_METRICS=off), one counts by "
+        "model (models). Answers are compared first. wrk asks them in turn, in binary, on "
+        f"one connection; {_TIMES_THE_ROUNDS} short rounds stand for each round of other rows.",
+        _compare_counting,
     ),
 )
