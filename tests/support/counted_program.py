@@ -53,8 +53,8 @@ def load_program(directory: Path) -> LoadedProgram:
     return LoadedProgram(directory / "tables")
 
 
-def make_requests(seed: int, count: int, most_rows: int = 200) -> list[dict[str, Any]]:
-    """Requests with values that nobody has seen, with nulls, and with none of either."""
+def make_requests(seed: int, count: int, most_rows: int = 60) -> list[dict[str, Any]]:
+    """Requests with unseen values and nulls, and with so few values that none is sampled."""
     random = np.random.default_rng(seed)
     return [_request(random, int(random.integers(1, most_rows))) for _ in range(count)]
 
@@ -67,9 +67,9 @@ def count_in_numpy(requests: Sequence[dict[str, Any]]) -> dict[str, dict[str, An
     filled = np.where(np.isnan(price), 0.0, price)
     finite = filled[np.isfinite(filled)]
     age, code = came["age"].astype(np.float64), came["code"]
-    users, tag_numbers = (_places(values, known) for values, known in (
-        (came["user"], USERS), (tags, TAGS)
-    ))
+    users, tag_numbers = (
+        _places(values, known) for values, known in ((came["user"], USERS), (tags, TAGS))
+    )
     pairs = {pair: place for place, pair in enumerate(PAIRS)}
     both = np.array([pairs.get(pair, -1) for pair in zip(users, tag_numbers, strict=True)])
     rows = len(users)
@@ -94,7 +94,7 @@ def count_in_numpy(requests: Sequence[dict[str, Any]]) -> dict[str, dict[str, An
 
 def fitted_places(vocabulary: Sequence[Any]) -> tuple[int, ...]:
     """The rows that its categories were fitted to, by bucket."""
-    buckets = np.arange(len(vocabulary)) * PLACES // len(vocabulary)
+    buckets: Any = np.arange(len(vocabulary)) * PLACES // len(vocabulary)
     return tuple(int(sizes(vocabulary)[buckets == bucket].sum()) for bucket in range(PLACES))
 
 
@@ -138,9 +138,9 @@ def _request(random: np.random.Generator, rows: int) -> dict[str, Any]:
 
 
 def _tables(sources: Path) -> list[Table]:
-    def file(name: str, labelled: Sequence[Any] | None = None, **columns: Any) -> Path:
+    def file(name: str, labelled: Sequence[Any] = (), **columns: Any) -> Path:
         count = len(next(iter(columns.values())))
-        if labelled is not None:
+        if len(labelled):
             columns[f"{name}_size"] = sizes(labelled)
         return parquet(sources / f"{name}.parquet", span(0, count), **columns)
 
@@ -148,8 +148,8 @@ def _tables(sources: Path) -> list[Table]:
     users, of_users = ([pair[part] for pair in PAIRS] for part in (0, 1))
     pair_columns = {"user": USERS[users], "tag": [tags[number] for number in of_users]}
     encoded = [tag.decode() for tag in ENCODED]
-    folds = np.arange(len(encoded)) % FOLDS
-    sums = {"count": np.ones(len(encoded)), "label_sum": np.ones(len(encoded))}
+    folds: Any = np.arange(len(encoded)) % FOLDS
+    sums: dict[str, Any] = {"count": np.ones(len(encoded)), "label_sum": np.ones(len(encoded))}
     return [
         Table(file("user", USERS, user=USERS), ("user",), ("int",), shift=3),
         Table(file("tag", TAGS, tag=tags), ("tag",), ("text",), shift=6),
@@ -190,8 +190,12 @@ def _program() -> Program:
         (categorify(3, "genres"), (3,), "Categorify", ("genres",)),
         (categorify(4, "code"), (5,), "Categorify", ("code",)),
         (Join(5, (("user_count", None),), ("user",)), (0,), "JoinGroupby", ("user",)),
-        (TargetEncode(6, (0.5,), FOLDS, None, ("float32",), False), (1,), "TargetEncoding",
-         ("tag",)),
+        (
+            TargetEncode(6, (0.5,), FOLDS, None, ("float32",), False),
+            (1,),
+            "TargetEncoding",
+            ("tag",),
+        ),
         (Fill(0), (2,), "FillMissing", ("price",)),
         (Normalize(MEAN, STD, "float32", "price"), (13,), "Normalize", ("price",)),
         (Scale(LOW, HIGH, "float32", "age"), (4,), "NormalizeMinMax", ("age",)),

@@ -45,36 +45,36 @@ class CountedColumn:
 
 
 class Numbers:
-    """Counts values that come: nulls, sums, those beyond a range. One note a request."""
+    """Counts values that come: nulls, sums, those beyond a range.
 
-    notes = 1
+    Its note of a request has the values, or how many there are where that is enough.
+    """
 
     def __init__(self, column: CountedColumn) -> None:
         self.column, self._has_values = column, column.begin("values")
         #: Of Normalize, and of NormalizeMinMax.
         self._has_sums = self._has_range = False
+        #: Whether integers are noted too, which cannot be null.
+        self.needs_values = False
 
     def count_sums(self, mean: float, std: float) -> None:
         """Count what Normalize is given."""
-        self._has_sums, self.column.mean, self.column.std = True, mean, std
+        self._has_sums = self.needs_values = True
+        self.column.mean, self.column.std = mean, std
 
     def count_outside(self, low: float, high: float) -> None:
         """Count what NormalizeMinMax was not fitted to."""
-        self._has_range, self.column.low, self.column.high = True, low, high
+        self._has_range = self.needs_values = True
+        self.column.low, self.column.high = low, high
 
-    def note(self, values: Any) -> Any:
-        """The values of one request; how many they are, where that is enough."""
-        is_copied = self._has_sums or self._has_range or values.dtype.kind == "f"
-        return values.copy() if is_copied else len(values)
-
-    def add(self, sums: Sums, weight: int, notes: Sequence[Sequence[Any]]) -> None:
+    def add(self, sums: Sums, weight: int, notes: Sequence[Any]) -> None:
         """Add to the column's numbers. notes: of many requests."""
-        arrays = [note for note in notes[0] if not isinstance(note, int)]
-        others = sum(note for note in notes[0] if isinstance(note, int))
+        arrays = [note for note in notes if not isinstance(note, int)]
+        others = sum(note for note in notes if isinstance(note, int))
         values = np.concatenate([*arrays, np.zeros(0)])
         column = self.column
         if self._has_values:
-            nulls = np.count_nonzero(np.isnan(values))
+            nulls = int(np.count_nonzero(np.isnan(values)))
             sums.add_values(column.number, weight, others + len(values), nulls)
         if self._has_sums:
             finite = values[np.abs(values) < _LARGEST]
@@ -87,31 +87,30 @@ class Numbers:
 
 
 class Keys:
-    """Counts values that are looked up. Two notes a request: what was found, and the nulls.
+    """Counts values that are looked up.
 
-    folds: of TargetEncoding, whose table has a key of a fold and a value; a value that it has in
-    another fold is known as well.
+    Its note of a request: which the table has, their rows in it, and which are null. folds: of
+    TargetEncoding, whose table has them as its first key; a value that it has in another fold is
+    known as well, and the note has the values instead of their rows.
     """
-
-    notes = 2
 
     def __init__(self, column: CountedColumn, table: Lookup, folds: int) -> None:
         self.column, self._has_values = column, column.begin("values")
         self._table, self._folds = table, folds
 
-    def add(self, sums: Sums, weight: int, notes: Sequence[Sequence[Any]]) -> None:
+    def add(self, sums: Sums, weight: int, notes: Sequence[Any]) -> None:
         """Add to the column's numbers. notes: of many requests."""
-        found, masks = notes
-        is_known = np.concatenate([known for known, _ in found])
+        found, rows, masks = zip(*notes, strict=True)
+        is_known = np.concatenate(found)
         if self._folds > 1:
-            columns = zip(*(keys for _, keys in found), strict=True)
-            self._find_in_folds(is_known, [np.concatenate(values) for values in columns])
+            columns = [np.concatenate(values) for values in zip(*rows, strict=True)]
+            self._find_in_folds(is_known, columns)
         nulls = 0
         if any(mask is not None for mask in masks):
             is_null = np.concatenate(
                 [
                     np.zeros(len(known), bool) if mask is None else mask
-                    for (known, _), mask in zip(found, masks, strict=True)
+                    for known, mask in zip(found, masks, strict=True)
                 ]
             )
             nulls = np.count_nonzero(is_null)
@@ -121,8 +120,8 @@ class Keys:
             sums.add_values(column.number, weight, values, nulls)
         sums.add(column.number, weight, unseen=values - nulls - np.count_nonzero(is_known))
         if column.has_places:
-            rows = np.concatenate([rows for _, rows in found])[is_known]
-            sums.add_places(column.number, weight, self._table.find_buckets(rows, PLACES))
+            inside = np.concatenate(rows)[is_known]
+            sums.add_places(column.number, weight, self._table.find_buckets(inside, PLACES))
 
     def _find_in_folds(self, is_known: Any, keys: list[Any]) -> None:
         """Mark what is known in any fold."""

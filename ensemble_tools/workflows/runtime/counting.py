@@ -13,8 +13,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from itertools import chain, count, groupby, islice
+from itertools import chain, count, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -118,13 +117,19 @@ class FeatureCounter:
         if operation.name == "categorify":
             column.has_places, column.places = True, table.places
         self._watchers.append(Keys(column, table, folds))
+        lookup = _KeepingLookup(table, keeps_keys=folds > 1)
         replaced = [*tables]
-        replaced[operation.table] = _NotedLookup(table, self._note, folds > 1)
+        replaced[operation.table] = lookup
         work = operation.prepare(replaced)
 
         def noted(*columns: Column) -> list[Column]:
             written: list[Column] = work(*columns)
-            self._note(all_missing, columns)
+            found, lookup.found = lookup.found, None
+            if self._notes is not None:
+                try:
+                    self._notes.append((*found, all_missing(columns)))
+                except Exception as error:
+                    self._end(error)
             return written
 
         return noted
@@ -144,7 +149,11 @@ class FeatureCounter:
         self._watchers.append(watcher)
 
         def noted(values: Column) -> list[Column]:
-            self._note(watcher.note, values.values)
+            if self._notes is not None:
+                try:
+                    self._notes.append(values.values.copy())
+                except Exception as error:
+                    self._end(error)
             return work(values)
 
         return noted
@@ -173,9 +182,10 @@ class FeatureCounter:
             if weight > 1 and self._draw() * weight >= 1:
                 return
             if self._values_noted - self._values_counted + values <= _MOST_VALUES:
+                came = [column.values for column in columns[: len(self._inputs)]]
                 self._notes = [
-                    watcher.note(column.values)
-                    for watcher, column in zip(self._inputs, columns, strict=False)
+                    it.copy() if watcher.needs_values or it.dtype.kind == "f" else len(it)
+                    for it, watcher in zip(came, self._inputs, strict=True)
                 ]
         except Exception as error:
             self._end(error)
@@ -187,7 +197,7 @@ class FeatureCounter:
         try:
             rows, weight, values = self._request
             self._rows_seen += rows
-            if self._notes is not None and len(self._notes) == self._notes_of_each:
+            if self._notes is not None and len(self._notes) == len(self._watchers):
                 self._values_noted += values
                 self._pending.append((weight, values, self._notes))
             self._wake()
@@ -198,28 +208,16 @@ class FeatureCounter:
         """Forget the request, which was answered or refused."""
         self._request = self._notes = None
 
-    def _note(self, take: Callable[..., Any], *given: Any) -> None:
-        """Note what take makes of it, if the request is counted."""
-        if self._notes is not None:
-            try:
-                self._notes.append(take(*given))
-            except Exception as error:
-                self._end(error)
-
     def _wake(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="feature counts", daemon=True)
             self._thread.start()
         if not self._some.is_set():
             self._some.set()
-        notes = len(self._pending) * self._notes_of_each
+        notes = len(self._pending) * len(self._watchers)
         values = self._values_noted - self._values_counted
         if notes >= _ENOUGH_NOTES or values >= _ENOUGH_VALUES:
             self._enough.set()
-
-    @cached_property
-    def _notes_of_each(self) -> int:
-        return sum(watcher.notes for watcher in self._watchers)
 
     # -- behind the answers
 
@@ -243,9 +241,9 @@ class FeatureCounter:
         sums = Sums(len(self._columns))
         with np.errstate(all="ignore"):
             for weight, requests in groupby(taken, itemgetter(0)):
-                notes = iter(zip(*(notes for _, _, notes in requests), strict=True))
-                for watcher in self._watchers:
-                    watcher.add(sums, weight, [*islice(notes, watcher.notes)])
+                by_watcher = zip(*(notes for _, _, notes in requests), strict=True)
+                for watcher, notes in zip(self._watchers, by_watcher, strict=True):
+                    watcher.add(sums, weight, notes)
         file.add(rows_seen - self._rows_written, sums)
         self._rows_written = rows_seen
         del self._pending[: len(taken)]
@@ -267,24 +265,19 @@ class FeatureCounter:
         _log(error)
 
 
-class _NotedLookup(Lookup):
-    """A table whose finds are noted: what was found, and where; of folds, the keys."""
+class _KeepingLookup(Lookup):
+    """A table that keeps what it has found last, or which rows, and the keys behind the first."""
 
-    def __init__(self, table: Lookup, note: Callable[..., None], has_folds: bool) -> None:
+    def __init__(self, table: Lookup, keeps_keys: bool) -> None:
         self.__dict__.update(table.__dict__)
-        self._note, self._has_folds = note, has_folds
+        self._find, self._keeps_keys = table.find, keeps_keys
+        self.found: Any = None
 
     def find(self, columns: list[Any]) -> tuple[Any, Any]:
-        found = super().find(columns)
-        if self._has_folds:
-            self._note(_take_keys, found[0], columns)
-        else:
-            self._note(tuple, found)
+        found = self.found = self._find(columns)
+        if self._keeps_keys:
+            self.found = found[0], [values.copy() for values in columns[1:]]
         return found
-
-
-def _take_keys(is_known: Any, columns: list[Any]) -> tuple[Any, list[Any]]:
-    return is_known, [values.copy() for values in columns[1:]]
 
 
 def _log(error: Exception) -> None:

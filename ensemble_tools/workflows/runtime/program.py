@@ -59,8 +59,7 @@ class LoadedProgram:
 
             self._counter = count_features(counts, self._inputs, steps, tables, works)
         self._steps = [
-            (work, step["reads"], step["writes"])
-            for work, step in zip(works, steps, strict=True)
+            (work, step["reads"], step["writes"]) for work, step in zip(works, steps, strict=True)
         ]
         #: Whether a request without rows is NVTabular's to answer.
         self._leaves_no_rows = any(step["operation"] == KeptNode.name for step in steps)

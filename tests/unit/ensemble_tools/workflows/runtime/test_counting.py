@@ -118,7 +118,8 @@ def test_processes_have_a_file_each(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         until = time.monotonic() + 60
         while not (columns := read_counts(counts)) or columns[0].rows_seen < rows:
-            assert time.monotonic() < until and process.poll() is None
+            assert time.monotonic() < until
+            assert process.poll() is None
             time.sleep(0.02)
         run(tmp_path, beside := make_requests(5, 10))
         process.kill()
