@@ -5,7 +5,7 @@ commands            what each does and prints
 config              CONFIG.toml: its sections, its values, mistakes with their lines
 desired             what AWS should have for a CONFIG.toml, as requests
 account, refusals   the only way to AWS, and its errors in sentences
-archives            put: archives in S3, and the names that mean them
+archives            put: archives in S3, the names that mean them, the proof before they do
 push, engine        push: an image of this machine's Docker engine, to ECR
 endpoint            up, rollback, down
 status              collect, compare, show

@@ -200,6 +200,14 @@ class Account:
             # botocore checks length and checksum when it finds the end, so it is read up to there.
             return body.read(most) + body.read(1), answer
 
+    def ask_pieces(
+        self, service: str, operation: str, size: int, **members: Any
+    ) -> Iterator[bytes]:
+        """Call as `ask` does; the answer's Body, in pieces of at most this size."""
+        answer = self.ask(service, operation, **members)
+        with self._translated(f"{service}:{operation}"):
+            yield from answer["Body"].iter_chunks(size)
+
     def show(self, line: str) -> None:
         """Say a command line that stands for several calls, if dry_run."""
         if self.dry_run:

@@ -146,7 +146,43 @@ def _add_put_options(parser: Parser) -> None:
     parser.add_argument(
         "--no-check", action="store_true", help="put them even if they could not be served"
     )
+    _add_proof_options(
+        parser.add_argument_group(
+            "a comparison that the archive has to pass",
+            "docs/compare.md has the measures, and what ranks. What is kept of it is a report, at "
+            "comparisons/NAME/DIGEST.json and .html below endpoint.archives.",
+        )
+    )
     _add_dry_run(parser)
+
+
+def _add_proof_options(group: argparse._ArgumentGroup) -> None:
+    """Options of `python -m ensemble_tools compare`, which get there as they are."""
+    group.add_argument(
+        "--compared-with",
+        metavar="current|OLD",
+        help="put it only if it may take the place of this archive: that which its name means "
+        "now, or OLD, a file or a folder of this machine. The models of both are run HERE, in a "
+        "tritonserver: do it only with archives that you trust",
+    )
+    group.add_argument(
+        "--requests", metavar="FILE", help="what both are asked, as `compare` takes it"
+    )
+    for name, metavar, meaning in (
+        ("--at-least", "MEASURE=X", "as in overlap@10=0.8; may be given several times"),
+        ("--scores", "NAME", "the output that has scores; may be given several times"),
+        ("--ids", "NAME", "the output that lists ids of items, best first"),
+        ("--user", "NAME", "the input that names the user of each row"),
+    ):
+        group.add_argument(
+            name,
+            dest="compare_options",
+            action="append",
+            default=[],
+            type=f"{name}={{}}".format,
+            metavar=metavar,
+            help=meaning,
+        )
 
 
 def _add_status_options(parser: Parser) -> None:

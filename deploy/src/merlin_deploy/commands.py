@@ -20,12 +20,14 @@ from merlin_deploy.account import Account, open_account
 from merlin_deploy.archives.aliases import read_aliases, read_store
 from merlin_deploy.archives.bucket import (
     Row,
+    Standing,
     find_prunable,
     find_stored,
     go_back,
     make_rows,
     prune_archives,
 )
+from merlin_deploy.archives.proof import Proof, find_report
 from merlin_deploy.archives.put import Put, put_archives
 from merlin_deploy.archives.sources import find_sources
 from merlin_deploy.cleanup import clean_up_at_end
@@ -94,15 +96,47 @@ def put(options: argparse.Namespace) -> int:
     """Print what each name means once the table of aliases says so."""
     config = read_config(options.config)
     sources = find_sources(options.paths, options.name, say_beside)
+    proof = _read_proof(options, len(sources))
     account = open_account(config, say, dry_run=options.dry_run)
     with clean_up_at_end(), progress_on(sys.stderr) as tell:
         done = put_archives(
-            account, config, sources, _choose_say(account), tell, check=not options.no_check
+            account,
+            config,
+            sources,
+            _choose_say(account),
+            tell,
+            check=not options.no_check,
+            proof=proof,
         )
     if not account.dry_run:
         for line in _report_put(config, shlex.quote(str(options.config)), done):
             say(line)
     return 0
+
+
+def _read_proof(options: argparse.Namespace, archives: int) -> Proof | None:
+    """The comparison that is asked for. archives: how many are put. Raises Refused."""
+    if options.compared_with is None:
+        if options.requests is not None or options.compare_options:
+            raise Refused(
+                "found --requests or a measure without an archive to compare with: name it with "
+                "--compared-with, as `current` or as a file of this machine"
+            )
+        return None
+    if options.requests is None:
+        raise Refused(
+            "--compared-with asks both archives the same requests: name their file with --requests"
+        )
+    if archives > 1:
+        raise Refused(
+            f"--compared-with is for one archive, and found {archives}; put each by itself, with "
+            "requests that it answers"
+        )
+    is_current = options.compared_with == Standing.CURRENT.value
+    return Proof(
+        None if is_current else Path(options.compared_with),
+        (f"--requests={options.requests}", *options.compare_options),
+    )
 
 
 def up(options: argparse.Namespace) -> int:
@@ -196,6 +230,8 @@ def _go_back(account: Account, config: Config, options: argparse.Namespace) -> i
     before, now = go_back(account, config, options.archive)
     if not account.dry_run:
         say(f"{options.archive} means {now} again, no longer {before}")
+        if report := find_report(account, read_store(config.endpoint.archives), before):
+            say(report)
         if config.endpoint.single_model == options.archive:
             file = shlex.quote(str(options.config))
             say(f"  python -m deploy up {file}  # the endpoint takes it over, blue/green")

@@ -92,6 +92,11 @@ class Arns:
         return f"{self.bucket}/{self.store.aliases_key}"
 
     @property
+    def comparisons(self) -> str:
+        """All reports of comparisons."""
+        return f"{self.bucket}/{self.store.comparisons_prefix}*"
+
+    @property
     def repository(self) -> str:
         """The image's repository, perhaps of another account."""
         image = self.config.endpoint.image
@@ -320,9 +325,10 @@ def _list_alarm_statements(config: Config, location: Location) -> Iterator[State
 
 def _list_storage_statements(config: Config, arns: Arns) -> Iterator[Statement]:
     """Archives in S3, the image in ECR."""
-    objects = [arns.archives, arns.aliases]
+    objects = [arns.archives, arns.aliases, arns.comparisons]
     yield allow("Archives", "s3: AbortMultipartUpload GetObject PutObject", objects)
-    yield allow("PruneArchives", "s3: DeleteObject", arns.archives)
+    pruned = [arns.archives, arns.comparisons]
+    yield allow("PruneArchives", "s3: DeleteObject", pruned)
     # Without a condition: unless one may list the bucket, S3 says of a missing object that it is
     # forbidden, and that request has no prefix.
     yield allow("ListArchives", "s3: ListBucket ListBucketMultipartUploads", arns.bucket)

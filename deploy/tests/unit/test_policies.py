@@ -102,6 +102,8 @@ def test_the_role_reads_archives_of_its_prefix_alone() -> None:
     assert is_allowed(policy, "s3:GetObject", objects)
     assert not is_allowed(policy, "s3:PutObject", objects)
     assert not is_allowed(policy, "s3:GetObject", "arn:aws:s3:::models/shop/aliases.json")
+    report = "arn:aws:s3:::models/shop/comparisons/shop-a/1.json"
+    assert not is_allowed(policy, "s3:GetObject", report)
     assert not is_allowed(policy, "s3:GetObject", "arn:aws:s3:::models/other/archives/a.tar.gz")
     for prefix, is_given in (
         ("shop/archives/", True),
@@ -145,10 +147,11 @@ def test_a_tenant_that_may_read_the_table_may_decrypt_it() -> None:
 
 
 def test_the_deployer_deletes_archives_alone() -> None:
-    """Not the table, nor what lies beside them."""
+    """And their reports; not the table."""
     policy = make_deployer_policy(make_config(), WHERE)
     bucket = "arn:aws:s3:::models"
     assert is_allowed(policy, "s3:DeleteObject", f"{bucket}/shop/archives/a/0.tar.gz")
+    assert is_allowed(policy, "s3:DeleteObject", f"{bucket}/shop/comparisons/a/0.json")
     assert not is_allowed(policy, "s3:DeleteObject", f"{bucket}/shop/aliases.json")
     assert is_allowed(policy, "s3:PutObject", f"{bucket}/shop/aliases.json")
 
@@ -247,7 +250,7 @@ def actions(policy: dict[str, Any]) -> set[str]:
 
 
 ROOT = Path(__file__).parents[3]
-CALLS = {"ask", "find", "find_body", "ask_all", "change", "remove"}
+CALLS = {"ask", "find", "find_body", "ask_all", "ask_pieces", "change", "remove"}
 #: Names that are put together, and what comes out.
 BUILT = {"List{what}s": ("ListModels", "ListEndpointConfigs")}
 #: Operations whose right has another name; none is needed to ask who one is.

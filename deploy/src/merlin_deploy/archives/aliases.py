@@ -2,6 +2,7 @@
 
 PREFIX/archives/NAME/DIGEST.tar.gz    an archive; the endpoint's TargetModel is NAME/DIGEST.tar.gz
 PREFIX/aliases.json                   which archive each NAME means; no request reaches it
+PREFIX/comparisons/NAME/DIGEST.json   how it compares with another one; no request reaches it
 
 New content gets a new key, since SageMaker never reloads an archive that was replaced under its
 key. A folder for each name lets a policy give a tenant NAME/* and nothing else.
@@ -28,6 +29,7 @@ from merlin_deploy.terminal import show_bytes
 
 _FOLDER = "archives/"
 _ALIASES = "aliases.json"
+_COMPARISONS = "comparisons/"
 SUFFIX = ".tar.gz"
 #: Of a SHA-256; two archives of one name share it once in 10^19 pairs.
 DIGEST_CHARACTERS = 16
@@ -74,9 +76,18 @@ class ArchiveStore:
         """The key of the table of aliases in the bucket."""
         return f"{self.prefix}{_ALIASES}"
 
+    @property
+    def comparisons_prefix(self) -> str:
+        """The beginning of every report's key."""
+        return f"{self.prefix}{_COMPARISONS}"
+
     def archive_key(self, target_model: str) -> str:
         """target_model: as InvokeEndpoint has it."""
         return f"{self.archives_prefix}{target_model}"
+
+    def report_key(self, target_model: str, end: str) -> str:
+        """The key of an archive's report. end: .json or .html."""
+        return f"{self.comparisons_prefix}{target_model.removesuffix(SUFFIX)}{end}"
 
     def archive_url(self, target_model: str) -> str:
         """target_model: as InvokeEndpoint has it."""

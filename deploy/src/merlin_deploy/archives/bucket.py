@@ -9,6 +9,7 @@ from enum import Enum
 
 from merlin_deploy.account import Account, require_members
 from merlin_deploy.archives.aliases import (
+    SUFFIX,
     Aliases,
     ArchiveStore,
     change_table,
@@ -36,13 +37,13 @@ class Stored:
 
 
 def find_stored(
-    account: Account, store: ArchiveStore, name: str | None = None
+    account: Account, store: ArchiveStore, name: str | None = None, prefix: str | None = None
 ) -> dict[str, Stored]:
     """Archives by TargetModel. name: of this name alone. A bucket's older versions are not seen.
 
-    Raises DeployError; Refused if there is no bucket.
+    prefix: of other objects than archives. Raises DeployError; Refused if there is no bucket.
     """
-    prefix = store.archives_prefix
+    prefix = prefix or store.archives_prefix
     try:
         folder = prefix if name is None else f"{prefix}{name}/"
         objects = account.ask_all(
@@ -161,9 +162,9 @@ def find_prunable(rows: Collection[Row], now: datetime, least_age: timedelta) ->
 def prune_archives(
     account: Account, store: ArchiveStore, served: Collection[str], say: Say, least_age: timedelta
 ) -> int:
-    """Delete what find_prunable finds, and old unfinished uploads; how many bytes were deleted.
+    """Delete what find_prunable finds, reports whose archive is not there, and unfinished uploads.
 
-    served: as make_rows has it. Raises DeployError.
+    The number of bytes that were deleted. served: as make_rows has it. Raises DeployError.
     """
     now, deleted = datetime.now(timezone.utc), 0
     # The list first: an archive that a `put` uploads between the two is not on it.
@@ -175,6 +176,15 @@ def prune_archives(
             account.change("s3", "DeleteObject", Bucket=store.bucket, Key=key)
             say(f"{archive.target_model}: deleted, {show_bytes(archive.size)}")
             deleted += archive.size
+            del stored[archive.target_model]
+    reports = find_stored(account, store, prefix=store.comparisons_prefix)
+    for report in reports.values():
+        target = f"{report.target_model.rpartition('.')[0]}{SUFFIX}"
+        if is_put(target) and target not in stored and now - report.modified >= least_age:
+            key = f"{store.comparisons_prefix}{report.target_model}"
+            account.change("s3", "DeleteObject", Bucket=store.bucket, Key=key)
+            say(f"{key}: deleted, as its archive is not there")
+            deleted += report.size
     for leftover in find_leftovers(account, store):
         if now - leftover.begun >= least_age:
             remove_leftover(account, store, leftover)

@@ -47,6 +47,7 @@ from merlin_deploy.archives.bucket import (
     has_archive,
     remove_leftover,
 )
+from merlin_deploy.archives.proof import Proof, Prover
 from merlin_deploy.archives.sources import Source, check_all, refusal_of_disk
 from merlin_deploy.config.sections import Config
 from merlin_deploy.errors import MissingRight, NotThere, Refused
@@ -195,6 +196,7 @@ class Putter:
     aliases: Aliases  # as well
     say: Say
     tell: Tell
+    prover: Prover | None  # of the proof that is asked for
 
     def put(self, source: Source) -> Put:
         """Pack a folder, and upload the archive unless S3 has it."""
@@ -226,6 +228,9 @@ class Putter:
     def _put_file(self, source: Source, file: Path) -> Put:
         digest, size = hash_file(file, f"{source.name}: reading", self.tell)
         target = make_target_model(source.name, digest)
+        if self.prover is not None:
+            meant = self.aliases.find(source.name)
+            self.prover.prove(source.name, meant, target, file, source.path)
         sent = not has_archive(self.stored, self.aliases, target, size, datetime.now(timezone.utc))
         if sent:
             archive = PackedArchive(file, size, digest, target, source.path, self.encryption)
@@ -273,8 +278,12 @@ def put_archives(
     tell: Tell,
     *,
     check: bool = True,
+    proof: Proof | None = None,
 ) -> tuple[Put, ...]:
-    """Put all sources, in their order. tell: told of each step's progress. Raises DeployError."""
+    """Put all sources, in their order. tell: told of each step's progress. Raises DeployError.
+
+    proof: what the only source has to hold.
+    """
     store = read_store(config.endpoint.archives)
     # Before any work: it tells of a missing bucket or right.
     stored: dict[str, Stored] = {}
@@ -282,7 +291,10 @@ def put_archives(
         stored |= find_stored(account, store, source.name)
     aliases = read_aliases(account, store)
     encryption = make_encryption(config.encryption.archives_key)
-    putter = Putter(account, store, encryption, stored, aliases, say, tell)
+    prover = None
+    if proof is not None:
+        prover = Prover(proof, account, config, store, encryption, stored, say, tell)
+    putter = Putter(account, store, encryption, stored, aliases, say, tell, prover)
     done = []
     for source in check_all(sources, config, check=check, tell=lambda line: tell(line, 0.0)):
         for note in source.notes:
@@ -291,8 +303,19 @@ def put_archives(
 
     def name_all(table: Aliases) -> Aliases:
         for put in done:
+            if proof is not None and proof.old is None:
+                _require_compared(put, table.find(put.name))
             table = table.with_target(put.name, put.target_model)
         return table
 
     change_table(account, store, name_all, encryption)
     return tuple(done)
+
+
+def _require_compared(put: Put, meant: str | None) -> None:
+    """Raises Refused if the name means another archive by now than the one of the comparison."""
+    if meant not in (put.meant, put.target_model):
+        raise Refused(
+            f"{put.name} means {meant} by now, and {put.target_model} was compared with "
+            f"{put.meant}; the same command compares it with {meant}"
+        )
