@@ -28,12 +28,12 @@ MIB = 1024 * 1024
 
 #: What is larger is counted in steps of so many bytes.
 _STEP = 256 * 1024
-#: A model that is quick has as many places as it answers requests in this time, in seconds, up to
+#: A model that is quick has as many places as it has just answered in this time, in seconds, up to
 #: so many: enough for 16 connections, and few where its next requests take long.
 _WORK_S, _QUICK = 0.25, 16
-#: Its pace is looked at when somebody has to wait, not more often than this; and what is known of
-#: it is forgotten after this; in seconds.
-_LOOK_S, _STALE_S = 0.05, 1.0
+#: Its pace is looked at when it has as many requests as a slow one, not more often than this, in
+#: seconds.
+_LOOK_S = 0.05
 #: Requests that tritonserver is given at once of a model whose queue is tritonserver's own
 #: (count_requests_at_once): many, and yet each is a connection, a descriptor of both.
 UNORDERED = 256
@@ -188,7 +188,7 @@ class RequestQueue:
         self._most_places = sys.maxsize if most_places is None else most_places
         self._most_waiting = sys.maxsize if most_waiting is None else most_waiting
         self._paced = 0
-        self._looked, self._looked_answered = -_STALE_S, 0
+        self._looked, self._looked_answered = -_WORK_S, 0
         self._set_places()
 
     @property
@@ -208,6 +208,8 @@ class RequestQueue:
 
     def enter(self) -> bool:
         """Take a place if one is free; else the caller has to wait."""
+        if self._taken >= self._least_places:
+            self._look_at_pace(time.monotonic())
         if self._taken < self._places:
             self._taken += 1
             return True
@@ -226,8 +228,6 @@ class RequestQueue:
         self._queues.waiting += 1
         if self._timer is None:
             self._timer = loop.call_at(now + limit_s, self._end_late)
-        if now - self._looked > _LOOK_S:
-            self._look_at_pace(now)
         try:
             await turn
         except BaseException:
@@ -308,8 +308,10 @@ class RequestQueue:
 
     def _look_at_pace(self, now: float) -> None:
         passed, answered = now - self._looked, self._answered - self._looked_answered
+        if passed <= _LOOK_S:
+            return
         self._looked, self._looked_answered = now, self._answered
-        self._paced = 0 if passed > _STALE_S else min(_QUICK, int(answered / passed * _WORK_S))
+        self._paced = 0 if passed > _WORK_S else min(_QUICK, int(answered / passed * _WORK_S))
         self._set_places()
         self._let_in()
 

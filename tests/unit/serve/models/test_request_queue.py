@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -213,6 +214,23 @@ async def test_a_quick_model_has_more_places(clock: Clock) -> None:
     assert (queue.taken, queue.waiting) == (0, 0)
 
 
+async def test_a_pace_of_earlier_gives_no_places(clock: Clock) -> None:
+    """Who comes in a crowd a while after it finds few: the model may be slow by now."""
+    clock.stop()
+    queue = RequestQueues().queue("m", 2)
+    while queue.enter():
+        pass
+    for _ in range(30):
+        queue.leave()
+        queue.enter()
+    clock.advance(0.1)
+    assert [queue.enter() for _ in range(20)].count(True) == 14
+    for _ in range(16):
+        queue.leave()
+    clock.advance(0.3)
+    assert [queue.enter() for _ in range(20)].count(True) == 2
+
+
 async def test_bounds_in_number() -> None:
     """One too many is refused at once, for its model and in all; the others go on waiting."""
     bounds = Bounds(Limit(2, "SERVE_WAITING"), total_waiting=Limit(3, "SERVE_TOTAL"))
@@ -377,7 +395,7 @@ async def _whatever(chance: random.Random, places: int) -> None:
             queue.leave()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
+        patch.setattr(time, "monotonic", lambda: now_s)
         for number in range(80):
             callers[number] = asyncio.ensure_future(call(number))
             if chance.random() < 0.3:
