@@ -260,7 +260,7 @@ class Container:
         self._watching.cancel()
         await self.observability.publish_last()
         await self.triton.close()  # tritonserver waits for connections that are open
-        self.observability.send_last_traces()
+        self.observability.send_last()
 
     def _make_app(self) -> ASGIApp:
         ping, metrics = PingRoute(self._make_health_check()), self.observability.metrics_route()
@@ -281,6 +281,7 @@ class Container:
             self._queues,
             self.observability.telemetry,
             self._make_rate(),
+            self.observability.captures,
         )
 
     def _make_rate(self) -> RequestRate | None:

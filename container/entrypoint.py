@@ -174,7 +174,7 @@ class _Run:
             listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
             ending.callback(self._end_interpreters)  # when no tritonserver is left
             triton = asyncio.ensure_future(self._triton(addresses, work_dir))
-            ending.push_async_callback(self._end_traces)
+            ending.push_async_callback(self._end_sending)
             ending.push_async_callback(self._end_triton, triton)
             traces = self._tell_of_traces()
             make = await run_in_daemon_thread(_import_assembly, "imports")
@@ -246,9 +246,9 @@ class _Run:
         if self._interpreters is not None:
             self._interpreters.end()
 
-    async def _end_traces(self) -> None:
+    async def _end_sending(self) -> None:
         if self._container is not None:
-            await self._container.observability.until_traces_are_sent()
+            await self._container.observability.until_sent()
 
     def _command(self, addresses: Addresses, work_dir: Path) -> TritonCommand:
         runtime = find_runtime(self._settings, work_dir, self._environment)

@@ -51,10 +51,11 @@ SUITES: Mapping[str, Suite] = {
     "observing": Suite(
         "Nothing: a container that tells nothing (SERVE_METRICS=off, SERVE_ACCESS_LOG=off). Ours: "
         "default settings, which count every invocation and write a line for each that fails. "
-        "Every line: a line of JSON for each invocation as well (SERVE_ACCESS_LOG=all). Values are "
+        "Every line: a line of JSON for each invocation as well (SERVE_ACCESS_LOG=all). Captured: "
+        "default settings, and every request captured to a directory (SERVE_CAPTURE). Values are "
         "medians over the rounds; a ratio is ours divided by nothing. Machines are noisy: figures "
         "of one run compare with each other, not with another run's.",
-        ("nothing", "ours", "every line"),
+        ("nothing", "ours", "every line", "captured"),
         0.5,
         observing.ROWS,
     ),

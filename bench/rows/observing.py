@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from tempfile import TemporaryDirectory
 
 from bench import payloads, wrk
 from bench.measure import Goal, Line, Unit, ratio_at_least, ratio_at_most
@@ -13,12 +14,14 @@ from bench.models import find_export
 from bench.rows.row import Row, Run
 from bench.wrk import Target
 
-#: The settings that each of the three containers is started with.
+#: The settings that each of the containers is started with.
 _SETTINGS: Mapping[str, Mapping[str, str]] = {
     "nothing": {"SERVE_METRICS": "off", "SERVE_ACCESS_LOG": "off"},
     "ours": {},
     "every line": {"SERVE_ACCESS_LOG": "all", "SERVE_LOG_FORMAT": "json"},
 }
+#: One that also captures every request to a directory.
+_CAPTURING = "captured"
 _MODEL = "identity-fp32-1d"
 #: A difference of a hundredth shows only in the median of many short rounds.
 _TIMES_THE_ROUNDS = 10
@@ -39,7 +42,9 @@ def _compare(
         if on_one_core:
             undo.enter_context(_use_one_core())
         targets: dict[str, Target] = {}
-        for name, settings in _SETTINGS.items():
+        captures = undo.enter_context(TemporaryDirectory(prefix="bench-captures-"))
+        capturing = {"SERVE_CAPTURE": captures, "SERVE_CAPTURE_MB": "8192"}
+        for name, settings in {**_SETTINGS, _CAPTURING: capturing}.items():
             server = undo.enter_context(contenders.start_ours(name, settings))
             undo.enter_context(server.loaded(_MODEL))
             targets[name] = run.prepare_target(server, _MODEL, payload, what)
@@ -91,9 +96,10 @@ def _compare_counting(run: Run) -> Iterator[Line]:
 
 
 _HOW = (
-    "Three containers at the same time, each with the same model of small JSON: one that tells "
+    "Four containers at the same time, each with the same model of small JSON: one that tells "
     "nothing (SERVE_METRICS=off, SERVE_ACCESS_LOG=off), one with default settings, one that also "
-    "writes a line of JSON for every invocation (SERVE_ACCESS_LOG=all) to a file. wrk asks them "
+    "writes a line of JSON for every invocation (SERVE_ACCESS_LOG=all) to a file, one with default "
+    "settings that captures every request (SERVE_CAPTURE, a directory). wrk asks them "
     f"in turn; {_TIMES_THE_ROUNDS} short rounds stand for each round of other rows."
 )
 

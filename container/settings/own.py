@@ -10,8 +10,12 @@ from container.logs.setup import LogFormat
 from container.machine.cuda_compat import CudaCompat
 from container.model_environment import ModelEnvironment
 from container.settings.values import (
+    S3Prefix,
+    folder_or_bucket,
     level,
     metric_dimensions,
+    names,
+    percent,
     rate,
     some_of,
     whole,
@@ -188,6 +192,34 @@ class OwnSettings:
         "dimensions of all that is published to CloudWatch, as `Endpoint=shop,Variant=a`;"
         " at most 20",
         metric_dimensions,
+    )
+    capture: Path | S3Prefix | None = variable(
+        "SERVE_CAPTURE",
+        "",
+        "where a sample of requests and answers is written to ([capture](capture.md)):"
+        " `s3://bucket/prefix/`, or a directory; unset: nowhere",
+        folder_or_bucket,
+    )
+    capture_percent: float = variable(
+        "SERVE_CAPTURE_PERCENT",
+        "100",
+        "of each 100 requests, how many are captured, such as `5` or `0.1`",
+        percent,
+    )
+    capture_mb: int = variable(
+        "SERVE_CAPTURE_MB",
+        "256",
+        "MB of captures that may lie on this machine: those that are not uploaded yet, or all in"
+        " the directory; what comes then is dropped",
+        whole(1),
+    )
+    capture_omit: tuple[str, ...] = variable(
+        "SERVE_CAPTURE_OMIT",
+        "",
+        "columns whose values are not written, as `user_id,email`: strings and large integers"
+        " become a salted hash, other numbers 0 ([which](capture.md#columns-that-are-not-written))",
+        names,
+        shown="none",
     )
     log_level: str = variable(
         "SERVE_LOG_LEVEL", "info", "`debug`, `info`, `warning` or `error`", level

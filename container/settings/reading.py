@@ -160,6 +160,7 @@ def _complete(values: Mapping[str, Any], hardware: Hardware) -> dict[str, Any]:
         "shm_default_byte_size": values["shm_default_byte_size"]
         or _choose_region(hardware.shared_memory),
         "metric_dimensions": values["metric_dimensions"] or (),
+        "capture_omit": values["capture_omit"] or (),
         "intra_op_threads": (1 if values["multi_model"] else 0)
         if values["intra_op_threads"] is None
         else values["intra_op_threads"],

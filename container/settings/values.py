@@ -91,6 +91,36 @@ def _wrong_dimension(pair: str, name: str, value: str) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class S3Prefix:
+    """Where keys begin; prefix: empty, or with a slash at its end."""
+
+    bucket: str
+    prefix: str
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}"
+
+
+def folder_or_bucket(raw: str) -> Path | S3Prefix:
+    """An absolute path, or an S3 URL."""
+    url = re.fullmatch(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/([ -~]{0,512}))?", raw)
+    if url:
+        prefix = (url[2] or "").rstrip("/")
+        return S3Prefix(url[1], prefix and f"{prefix}/")
+    if not raw.startswith("/"):
+        raise Unfit("s3://bucket/prefix/ or the absolute path of a directory")
+    return Path(raw)
+
+
+def names(raw: str) -> tuple[str, ...]:
+    """Names with commas between; spaces around them do not count, nor does a repetition."""
+    found = tuple(dict.fromkeys(filter(None, map(str.strip, raw.split(",")))))
+    if not found:
+        raise Unfit("names with commas between")
+    return found
+
+
 def boolean(raw: str) -> bool:
     """true or false, in any of tritonserver's spellings and any case."""
     if raw.lower() in (*TRUE, *FALSE):
@@ -140,6 +170,13 @@ def rate(raw: str) -> float:
     """How many a second; 0 for any number."""
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", raw):
         raise Unfit("requests a second as 20 or 0.125, below 1,000,000; 0 for any number")
+    return float(raw)
+
+
+def percent(raw: str) -> float:
+    """Above 0, up to 100."""
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", raw) or not 0 < float(raw) <= 100:
+        raise Unfit("a number above 0, up to 100, such as 5 or 0.1")
     return float(raw)
 
 

@@ -1,9 +1,10 @@
-"""Joins all that operators are told: the metrics page, CloudWatch, traces, the access log."""
+"""Joins all that operators are told: metrics page, CloudWatch, traces, captures, access log."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from serve.http.metrics_route import MetricsRoute
 from serve.models.registry import Registry
 from serve.resources.model_memory import Life, ModelMemory
 from serve.telemetry.access_log import AccessLog
+from serve.telemetry.captures import CaptureQueue
 from serve.telemetry.exposition import ModelNumbers
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import MetricsPage, Sources
@@ -33,10 +35,15 @@ from serve.threads import run_in_daemon_thread
 from serve.triton.client import TritonClient
 
 if TYPE_CHECKING:
+    from container.telemetry.capture.writer import CaptureWriter
     from serve.telemetry.otel import OtelTracer
+
+log = logging.getLogger(__name__)
 
 #: Of the time to stop in, what the last publication of metrics gets, and the last spans.
 _LAST_METRICS_S, _LAST_TRACES_S = 2.0, 2.0
+#: What the last captures get, beside tritonserver's own end.
+_LAST_CAPTURES_S = 8.0
 #: From one look at departed models to the next, in seconds.
 _FORGET_S = 10.0
 #: How long a page waits for tritonserver's version, in seconds, where it is not known yet.
@@ -78,7 +85,8 @@ class Observability:
         self._publisher: MetricsPublisher | None = None
         if self._metrics is not None and settings.publish_metrics:
             self._publisher = MetricsPublisher(settings, self._metrics, self._sources)
-        self._sending: asyncio.Future[None] | None = None
+        self._capture = self._start_capture(serving_repository.with_name("capture"))
+        self._sending: list[asyncio.Future[None]] = []
 
     def metrics_route(self) -> MetricsRoute | None:
         """The metrics page; None where there is none."""
@@ -104,15 +112,37 @@ class Observability:
         if self._publisher is not None:
             await self._publisher.finish(_LAST_METRICS_S)
 
-    def send_last_traces(self) -> None:
-        """Begin to; until_traces_are_sent awaits it."""
+    def send_last(self) -> None:
+        """Begin to send the last traces and captures; until_sent awaits it."""
         if self._tracer is not None:
-            self._sending = asyncio.ensure_future(self._tracer.close(_LAST_TRACES_S))
+            self._sending.append(asyncio.ensure_future(self._tracer.close(_LAST_TRACES_S)))
+        capture = self._capture
+        if capture is not None:
+            ending = run_in_daemon_thread(lambda: capture.end(_LAST_CAPTURES_S), "last captures")
+            self._sending.append(asyncio.ensure_future(ending))
 
-    async def until_traces_are_sent(self) -> None:
-        """Or until their time is over, which began with send_last_traces."""
-        if self._sending is not None:
-            await self._sending
+    async def until_sent(self) -> None:
+        """Or until their time is over, which began with send_last."""
+        for outcome in await asyncio.gather(*self._sending, return_exceptions=True):
+            if isinstance(outcome, Exception):  # no thread to be had
+                log.warning("the last captures were lost", extra={"reason": str(outcome)})
+
+    @property
+    def captures(self) -> CaptureQueue | None:
+        """Where a sample of requests and answers goes; None where they are not captured."""
+        return None if self._capture is None else self._capture.queue
+
+    def _start_capture(self, spool_folder: Path) -> CaptureWriter | None:
+        """None where it is off. Raises SettingsError."""
+        if self._settings.capture is None:
+            return None
+        if self._settings.inference_type == "generate_stream":
+            log.warning("SERVE_CAPTURE has no effect: answers that stream are not captured")
+            return None
+        from container.telemetry.capture.writer import start_capture
+
+        registry = CollectorRegistry() if self._metrics is None else self._metrics.events
+        return start_capture(self._settings, spool_folder, registry)
 
     async def _forget_departed(self) -> None:
         """Until cancelled; where nobody reads the meters, nobody else forgets them."""

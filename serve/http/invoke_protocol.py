@@ -31,6 +31,7 @@ from serve.limit import UNCOUNTED
 from serve.log_context import bind
 from serve.models.request_queue import HeldBody, RequestQueues
 from serve.models.request_rate import RequestRate
+from serve.telemetry.captures import CapturedExchange, CaptureQueue
 from serve.telemetry.invocation_record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer, AnswerStream, Headers, write_together
@@ -50,13 +51,15 @@ def make_invocation_protocol(
     queues: RequestQueues,
     telemetry: Telemetry,
     rate: RequestRate | None = None,
+    captures: CaptureQueue | None = None,
 ) -> type[BoundedProtocol]:
     """The protocol class that answers invocations itself.
 
     model_of: the model's name for the url of an invocation, None for any other url. queues: count
-    the bytes of bodies. telemetry: is told how each ended. rate: None for any.
+    the bytes of bodies. telemetry: is told how each ended. rate: None for any. captures: where a
+    sample of requests and answers goes, None for none.
     """
-    members = {
+    members: dict[str, Any] = {
         "invocation": invocation,
         "model_of": staticmethod(model_of),
         "crowd": crowd,
@@ -64,9 +67,12 @@ def make_invocation_protocol(
         "telemetry": telemetry,
         "streams": invocation.streams,
     }
-    if rate is None:
-        return type("InvocationProtocol", (_Protocol,), members)
-    return type("InvocationProtocol", (_RatedProtocol,), {**members, "rate": rate})
+    bases: tuple[type[BoundedProtocol], ...] = (_Protocol,)
+    if captures is not None:
+        bases, members["captures"] = (_CapturingProtocol,), captures
+    if rate is not None:  # in front: what it refuses is nobody's sample
+        bases, members["rate"] = (_RatedProtocol, *bases), rate
+    return type("InvocationProtocol", bases, members)
 
 
 #: The size of an answer, in bytes, up to which its caller has it before it is counted and logged. A
@@ -118,6 +124,7 @@ class _Exchange:
     #: uvicorn sets it when the connection is lost; nobody waits for it here.
     message_event = asyncio.Event()
     __slots__ = (
+        "captured",
         "chunked",
         "disconnected",
         "expects",
@@ -148,6 +155,7 @@ class _Exchange:
         self.task: asyncio.Task[None] | None = None
         self.request: Request | None = None
         self.refusal: AskedTooOften | None = None
+        self.captured: CapturedExchange | None = None
 
     def drop_body(self) -> None:
         """It is needed no more: the answer is there, or nobody waits for it."""
@@ -483,6 +491,39 @@ class _RatedProtocol(_Protocol):
         if exchange.refusal is None:
             return super()._answer(exchange)
         return self._refuse(exchange, self._record(exchange), exchange.refusal)
+
+
+class _CapturingProtocol(_Protocol):
+    """Keeps a sample of requests with their answers of 200. Where none is, it costs nothing."""
+
+    captures: CaptureQueue
+
+    def _answer(self, exchange: _Exchange) -> Coroutine[Any, Any, None]:
+        exchange.captured = self.captures.begin(
+            exchange.model_name, exchange.headers, exchange.pieces, exchange.size
+        )
+        if exchange.captured is None:
+            return super()._answer(exchange)
+        return self._answer_captured(exchange, exchange.captured)
+
+    async def _answer_captured(self, exchange: _Exchange, captured: CapturedExchange) -> None:
+        try:
+            await super()._answer(exchange)
+        finally:
+            exchange.captured = None  # its connection may be idle for long
+            self.captures.end(captured)
+
+    async def _send(
+        self,
+        exchange: _Exchange,
+        status: int,
+        headers: Headers,
+        pieces: deque[bytes],
+        length: int,
+    ) -> None:
+        if exchange.captured is not None and status == 200:
+            exchange.captured.keep_answer(headers, [*pieces])  # sending empties them
+        await super()._send(exchange, status, headers, pieces, length)
 
 
 def _is_large(headers: Headers) -> bool:

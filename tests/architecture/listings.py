@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from bench.quoted import quote
 from bench.results import read_results
 from container.settings.reading import format_settings_table
+from container.telemetry.capture.tally import CaptureTally
 from container.telemetry.cloudwatch import make_counters
 from container.telemetry.machine_gauges import MachineGauges
 from container.telemetry.outside_counts import OutsideCounts
@@ -56,6 +57,7 @@ def metric_rows() -> list[tuple[str, str, tuple[str, ...], str]]:
     machine.refresh()
     events = Metrics().events
     make_counters(events)
+    CaptureTally(events)
     return sorted((*ours, *_collected(events), *_collected(machine.registry)))
 
 

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from container.telemetry.capture.tally import CaptureTally
 from container.telemetry.cloudwatch import make_counters
 from examples.observe.panels import fill_in, read_panels
 from serve.telemetry.meters import PARTS
@@ -42,6 +43,7 @@ def label_values() -> set[str]:
     """Every value that a label of a rare event may have."""
     events = Metrics().events
     make_counters(events)
+    CaptureTally(events)
     samples = [sample for metric in events.collect() for sample in metric.samples]
     return {
         value for sample in samples for name, value in sample.labels.items() if name != "le"

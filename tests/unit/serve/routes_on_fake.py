@@ -24,6 +24,7 @@ from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.request_queue import Bounds, RequestQueues
 from serve.models.request_rate import RequestRate
+from serve.telemetry.captures import CaptureQueue
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer, AnswerStream
@@ -166,8 +167,10 @@ BOUNDS = Bounds(
 
 
 @contextlib.asynccontextmanager
-async def routes_on_fake(rate: RequestRate | None = None) -> AsyncIterator[RoutesOnFake]:
-    """The multi-model routes in front of a FakeInvocation; rate: as the protocol's."""
+async def routes_on_fake(
+    rate: RequestRate | None = None, captures: CaptureQueue | None = None
+) -> AsyncIterator[RoutesOnFake]:
+    """The multi-model routes in front of a FakeInvocation; rate, captures: as the protocol's."""
     fake = FakeInvocation()
     crowd, queues = Connections(LIMITS), RequestQueues(BOUNDS)
 
@@ -183,7 +186,7 @@ async def routes_on_fake(rate: RequestRate | None = None) -> AsyncIterator[Route
             model_routes,
         ),
         http=make_invocation_protocol(
-            cast(Invocation, fake), find_invoked_model, crowd, queues, telemetry, rate
+            cast(Invocation, fake), find_invoked_model, crowd, queues, telemetry, rate, captures
         ),
         host="127.0.0.1",
         port=0,

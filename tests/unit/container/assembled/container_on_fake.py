@@ -130,7 +130,7 @@ class _Runs(threading.Thread):
             await self._stopped.wait()
             container.give_up_loads()
             await container.stop()
-            await container.observability.until_traces_are_sent()
+            await container.observability.until_sent()
         for task in beside:
             task.cancel()
             with suppress(asyncio.CancelledError):

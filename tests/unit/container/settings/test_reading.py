@@ -18,7 +18,7 @@ from container.settings.reading import (
     read_alone,
     read_settings,
 )
-from container.settings.values import METRIC_LABELS, PortRange
+from container.settings.values import METRIC_LABELS, PortRange, S3Prefix
 from ensemble_tools.setting_names import FORMER_SETTINGS
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
@@ -139,6 +139,15 @@ def test_all_mistakes_come_together() -> None:
         ("SERVE_RATE_LIMIT", "1e3"),
         ("SERVE_RATE_LIMIT", "20/s"),
         ("SERVE_RATE_LIMIT", "nan"),
+        ("SERVE_CAPTURE", "captured"),
+        ("SERVE_CAPTURE", "s3://"),
+        ("SERVE_CAPTURE", "s3://Bucket/a"),
+        ("SERVE_CAPTURE", "https://bucket/a"),
+        ("SERVE_CAPTURE_PERCENT", "0"),
+        ("SERVE_CAPTURE_PERCENT", "100.1"),
+        ("SERVE_CAPTURE_PERCENT", "5%"),
+        ("SERVE_CAPTURE_MB", "0"),
+        ("SERVE_CAPTURE_OMIT", " , "),
         ("SERVE_LOG_LEVEL", "verbose"),
         ("SERVE_LOG_FORMAT", "JSON"),
     ],
@@ -155,6 +164,41 @@ def test_a_rate_may_have_decimals() -> None:
         for words in ("", "0", "0.000", "20", "0.001", "999999.999")
     ]
     assert rates == [0, 0, 0, 20, 0.001, 999_999.999]
+
+
+def test_where_captures_go() -> None:
+    """A directory, or a bucket with what its keys begin with; nowhere by default."""
+    targets = [
+        read_settings({"SERVE_CAPTURE": words}).capture
+        for words in (
+            "",
+            "/a/b/",
+            "s3://a-bucket",
+            "s3://a-bucket/",
+            "s3://a-bucket/a/b",
+            "s3://b.1/a//",
+        )
+    ]
+    assert targets == [
+        None,
+        Path("/a/b"),
+        S3Prefix("a-bucket", ""),
+        S3Prefix("a-bucket", ""),
+        S3Prefix("a-bucket", "a/b/"),
+        S3Prefix("b.1", "a/"),
+    ]
+
+
+def test_what_is_captured() -> None:
+    """Everything by default, and of each request every column."""
+    settings = read_settings({})
+    assert (settings.capture_percent, settings.capture_mb) == (100, 256)
+    assert settings.capture_omit == ()
+    settings = read_settings(
+        {"SERVE_CAPTURE_PERCENT": "0.5", "SERVE_CAPTURE_OMIT": " user_id,email, user_id,"}
+    )
+    assert settings.capture_percent == 0.5
+    assert settings.capture_omit == ("user_id", "email")
 
 
 def test_one_setting_alone() -> None:

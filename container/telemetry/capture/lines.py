@@ -1,0 +1,110 @@
+"""An exchange as a line of SageMaker's data-capture files, and the folder it goes to. No I/O."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from container.telemetry.capture.hiding import ColumnHider, NotUnderstood
+from serve.invoke.compressed_bodies import inflate, is_compressed
+from serve.invoke.headers import BINARY_MEDIA_TYPE, HEADER_SIZE_PARAMETER, read_json_header_size
+from serve.telemetry.captures import LARGEST, CapturedExchange
+from serve.telemetry.invocation_record import read_header, read_inference_id, target_model
+from serve.triton.connection import Headers
+
+#: Characters of an archive's name in a path, as a metric's label has them; of one folder's name.
+_LONGEST_TARGET, _LONGEST_FOLDER = 256, 200
+#: Characters of a caller's id that are written.
+_LONGEST_ID = 256
+
+
+def write_line(exchange: CapturedExchange, hider: ColumnHider | None) -> bytes:
+    """The line, its end included; hider: None where every column may be written.
+
+    Raises NotUnderstood where a column is to be hidden and nobody can say where it is, BodyTooLarge
+    for a compressed body that is larger than LARGEST once it is inflated, else BadRequest.
+    """
+    metadata = {
+        "eventId": str(uuid.uuid4()),
+        "inferenceTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(exchange.at)),
+    }
+    if inference_id := read_inference_id(exchange.headers):
+        metadata["inferenceId"] = inference_id[:_LONGEST_ID]
+    record = {
+        "captureData": {
+            "endpointInput": _describe("INPUT", exchange.headers, exchange.body, hider),
+            "endpointOutput": _describe("OUTPUT", exchange.answer_headers, exchange.answer, hider),
+        },
+        "eventMetadata": metadata,
+        "eventVersion": "0",
+    }
+    return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def name_folder(endpoint: str, variant: str, exchange: CapturedExchange) -> str:
+    """<endpoint>/<variant>/<target model>/<yyyy>/<mm>/<dd>/<hh>, in UTC.
+
+    The target is the archive's name as SageMaker passes it on, else the model's.
+    """
+    target = _quote_path(target_model(exchange.headers)) or _quote_path(exchange.model_name)
+    hour = time.strftime("%Y/%m/%d/%H", time.gmtime(exchange.at))
+    return "/".join(filter(None, (_quote_path(endpoint), _quote_path(variant), target, hour)))
+
+
+@lru_cache(1024)
+def _quote_path(name: str) -> str:
+    """A path of folders, whatever a caller wrote: none that leads out, or that no disk takes."""
+    folders = (quote(it, safe=" @+=,") for it in name[:_LONGEST_TARGET].split("/") if it)
+    return "/".join(
+        (it if it.strip(".") else it.replace(".", "%2E"))[:_LONGEST_FOLDER] for it in folders
+    )
+
+
+def _describe(
+    mode: str, headers: Headers, pieces: Sequence[bytes], hider: ColumnHider | None
+) -> dict[str, Any]:
+    body = _inflate(pieces) if is_compressed(headers) else b"".join(pieces)
+    content_type = read_header(headers, b"content-type") or "application/json"
+    is_binary = content_type.partition(";")[0].strip().lower() == BINARY_MEDIA_TYPE.decode()
+    if hider is not None:
+        size = read_json_header_size(content_type.encode()) if is_binary else len(body)
+        if not size:  # one tensor, and no word about it
+            raise NotUnderstood("no JSON")
+        text, tensors = hider.hide(body[:size], body[size:])
+        body = text + tensors
+        if is_binary:
+            parameter = f"{HEADER_SIZE_PARAMETER.decode()}={len(text)}"
+            content_type = f"{BINARY_MEDIA_TYPE.decode()};{parameter}"
+    data, encoding = _encode(body, is_binary)
+    return {
+        "observedContentType": content_type,
+        "mode": mode,
+        "data": data,
+        "encoding": encoding,
+    }
+
+
+def _encode(body: bytes, is_binary: bool) -> tuple[str, str]:
+    """Callers' media types say little: what is no binary request was read as JSON."""
+    if not is_binary:
+        try:
+            return body.decode(), "JSON"
+        except UnicodeDecodeError:
+            pass
+    return b64encode(body).decode(), "BASE64"
+
+
+def _inflate(pieces: Sequence[bytes]) -> bytes:
+    steps = inflate(pieces, LARGEST)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return b"".join(end.value)
