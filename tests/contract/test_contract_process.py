@@ -279,21 +279,29 @@ def test_arguments_that_tritonserver_refuses(argument: str, tmp_path: Path) -> N
 def test_what_a_killed_container_left_is_cleared_at_the_next_start(tmp_path: Path) -> None:
     """Its files and its shared memory, while a third one at the same place goes on.
 
-    tritonserver makes such memory; a fake one is enough for the others.
+    What it had captured is there, whole. tritonserver makes such memory; a fake one is enough for
+    the others.
     """
     fake = fake_environment(tmp_path, computes=True)
+    captures = tmp_path / "captures"
+    capturing = {"SERVE_CAPTURE": str(captures)}
     archive = models.write_archive(tmp_path / "models/a/model", {"m": models.identity})
     with running(tmp_path / "third", TMPDIR=str(tmp_path / "w"), **fake) as third:
-        killed = launch(tmp_path)
+        killed = launch(tmp_path, **capturing)
         try:
             until(lambda: killed.ping() == 200, "it has started", killed)
             assert killed.load("m", archive).status_code == 200
+            assert values(killed.invoke("m", infer([2]))) == [2.0]
+            until(lambda: [it for it in captures.rglob("*.part") if it.stat().st_size], "a line")
             killed.descendants()
             killed.signal(signal.SIGKILL)
             killed.wait()
             assert killed.regions()
             assert len(killed.runs()) == 2
-            with running(tmp_path, **fake) as second:
+            assert not [*captures.rglob("*.jsonl")]
+            with running(tmp_path, **fake, **capturing) as second:
+                (captured,) = captures.rglob("*.jsonl")
+                assert captured.read_text().count("[2]") == 1
                 assert not killed.regions()
                 assert len(second.runs()) == 2
                 assert "a killed container's files are removed" in second.log
@@ -302,6 +310,7 @@ def test_what_a_killed_container_left_is_cleared_at_the_next_start(tmp_path: Pat
                 assert third.ping() == 200
                 second.signal(signal.SIGTERM)
                 assert second.wait() == 0
+                assert len([*captures.rglob("*.jsonl")]) == 2
                 assert len(second.runs()) == 1
                 third.signal(signal.SIGTERM)
                 assert third.wait() == 0
