@@ -37,7 +37,8 @@ from verification.reports.json_report import build_document, to_json
 from verification.reports.progress import Progress
 from verification.reports.report import Report
 from verification.reports.text_report import write_text_lines
-from verification.requests.request_file import read_requests
+from verification.requests.columns import find_fitting
+from verification.requests.request_file import REQUESTS_HELP, read_requests
 from verification.run import Task, verify
 from verification.settings import HEEDED, add_python, make_settings
 
@@ -170,6 +171,9 @@ def _verify(
         forms = read_forms(directory, Rewrite(options.rewrite), Compile(options.compile))
         if forms is None or not forms.others:
             return forms, None
+        if requests is not None:
+            config, advice = forms.repository.entry.config, "give requests of this archive"
+            find_fitting(requests, config, options.requests, str(path), advice)
         forms = replace(forms, repository=replace(forms.repository, path=path))
         task = Task(
             forms,
@@ -208,8 +212,8 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--requests",
         type=Path,
-        metavar="FILE",
-        help="JSON: one inference request of the v2 protocol, or a list of them",
+        metavar="FILE|DIR",
+        help=REQUESTS_HELP,
     )
     parser.add_argument(
         "--batches",

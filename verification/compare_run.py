@@ -11,7 +11,7 @@ from container.tritonserver.runtime import find_runtime
 from ensemble_tools import Compile, Rewrite, ServingPlan
 from ensemble_tools.answers.exchange import Reply, TensorAnswer, TensorRequest
 from ensemble_tools.answers.targets import Target, find_targets, has_lists
-from ensemble_tools.archive.model_config import ModelConfig, TensorSpec
+from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.errors import NothingRanked
 from ensemble_tools.serving.opened_archive import read_archive, require_plan
 from ensemble_tools.signals import blocking
@@ -20,7 +20,6 @@ from verification.comparing.forms import label_operators
 from verification.errors import (
     FormUnusable,
     NoAnswer,
-    RequestsUnfit,
     RequestsUnusable,
 )
 from verification.ranking.bounds import Bound
@@ -28,7 +27,7 @@ from verification.ranking.tally import CURVE, Tally
 from verification.reports.progress import Progress
 from verification.reports.ranking_report import ArchiveSide, Asked, RankingReport, make_asked
 from verification.reports.report import Cost, Timing
-from verification.requests.columns import to_v2_type
+from verification.requests.columns import describe_input, find_fitting
 from verification.serving.asking import Late, ask, load
 from verification.serving.memory import measure
 from verification.serving.server import (
@@ -243,23 +242,9 @@ def check_requests(comparing: Comparing, path: Path) -> None:
                 path, request.title, found, f"one of {', '.join(request.tensors)}"
             )
     for contender in (comparing.old, comparing.new):
-        config = contender.config
-        if config is None or not config.inputs:
-            continue
-        problems = [_find_problem(request, config) for request in comparing.requests]
-        if all(problems):
-            first = comparing.requests[0].title
-            raise RequestsUnfit(path, first, problems[0], contender.title, contender.path)
-
-
-def _find_problem(request: TensorRequest, config: ModelConfig) -> str:
-    """What is wrong with a request's inputs; empty where nothing is."""
-    needed = [spec for spec in config.inputs.values() if not spec.optional]
-    lacking = [spec for spec in needed if spec.name not in request.tensors]
-    if lacking:
-        return f"lacks {', '.join(f'{it.name} ({_describe(config, it)})' for it in lacking)}"
-    unknown = [name for name in request.tensors if name not in config.inputs]
-    return f"has {', '.join(unknown)}, which it does not declare" if unknown else ""
+        who = f"{contender.title} ({contender.path})"
+        advice = "both archives are asked the same, so give requests that both take"
+        find_fitting(comparing.requests, contender.config, path, who, advice)
 
 
 def _list_input_changes(comparing: Comparing) -> Iterator[str]:
@@ -268,7 +253,7 @@ def _list_input_changes(comparing: Comparing) -> Iterator[str]:
         return
     for name in sorted({*old.inputs, *new.inputs}):
         declared = [
-            _describe(config, config.inputs[name]) if name in config.inputs else ""
+            describe_input(config, config.inputs[name]) if name in config.inputs else ""
             for config in (old, new)
         ]
         if not declared[0]:
@@ -277,8 +262,3 @@ def _list_input_changes(comparing: Comparing) -> Iterator[str]:
             yield f"{name}: OLD alone declares it, {declared[0]}"
         elif declared[0] != declared[1]:
             yield f"{name}: OLD declares {declared[0]}, NEW {declared[1]}"
-
-
-def _describe(config: ModelConfig, spec: TensorSpec) -> str:
-    dims = ", ".join(map(str, config.make_full_dims(spec)))
-    return f"{to_v2_type(spec.data_type)} [{dims}]"

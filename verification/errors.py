@@ -1,7 +1,7 @@
 """Why a verification could not be carried out. Each message is one sentence.
 
 VerificationError
-├── RequestsUnusable   the file of requests cannot be read, or holds no request of the v2 protocol
+├── RequestsUnusable   the file or capture cannot be read, or holds no request of the v2 protocol
 ├── NothingToAsk       no requests can be generated for this executor
 ├── FormUnfit          a request or its answer needs the binary form
 ├── NothingDeclared    a config without inputs
@@ -84,10 +84,9 @@ class Decoupled(VerificationError):
 class RequestsUnfit(VerificationError):
     """Every request would be refused: what is wrong with the first one."""
 
-    def __init__(self, requests: Path, title: str, problem: str, who: str, archive: Path) -> None:
+    def __init__(self, requests: Path, title: str, problem: str, who: str, advice: str) -> None:
         super().__init__(
-            f"{requests}: no request has the inputs of {who} ({archive}): {title} {problem}; both "
-            "archives are asked the same, so give requests that both take"
+            f"{requests}: no request has the inputs of {who}: {title} {problem}; {advice}"
         )
 
 

@@ -37,6 +37,7 @@ from verification.errors import (
 from verification.requests.category_files import find_category_files, read_categories
 from verification.requests.columns import (
     count_values,
+    find_fitting,
     find_unsupported,
     read_input_columns,
     to_v2_type,
@@ -49,6 +50,7 @@ from verification.requests.request_bodies import (
     write_boto3,
     write_curl,
 )
+from verification.requests.request_file import REQUESTS_HELP, read_requests
 
 WRITTEN, REFUSED = 0, 1
 #: What JSON carries none of, by Triton's parser.
@@ -67,7 +69,7 @@ _DESCRIPTION = """\
 Write a request of the v2 inference protocol for the model that is invoked: every input that it
 declares, with categories that the archive's NVTabular workflows know, and with lists of one length.
 Nothing is loaded or run, so that a model of your own may still refuse such values. The same archive
-and options give the same request.
+and options give the same request. --requests takes one of your own, or of a data capture, instead.
 
 --curl and --boto3 print a call that sends the written file: to a container on this machine, or to
 a multi-model endpoint of SageMaker, real or played by `python -m simulator up`.
@@ -87,10 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if (options.curl or options.boto3) and options.output is None:
         parser.error("--curl and --boto3 name the file of the request: give it with -o FILE")
+    if options.rows and options.requests:
+        parser.error("--rows is for a request that is made: give it without --requests")
     if options.binary and options.output is None and sys.stdout.isatty():
         parser.error("the binary form is no text for a terminal: name a file with -o")
     try:
-        _write(options, make_body(options.path, options.rows, binary=options.binary))
+        _write(options, make_body(options))
         sys.stdout.flush()
     except BrokenPipeError:
         return reader_is_gone()
@@ -100,22 +104,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return WRITTEN
 
 
-def make_body(path: Path, rows: int | None, *, binary: bool = False) -> Body:
-    """A request for what is at the path. rows: None for as many as usual.
-
-    Raises EnsembleToolsError, VerificationError, OSError.
-    """
-    with open_path(path) as directory:
+def make_body(options: argparse.Namespace) -> Body:
+    """A request for what is at the path. Raises EnsembleToolsError, VerificationError, OSError."""
+    with open_path(options.path) as directory:
         archive = read_archive(directory, "model", strict=False)
         require_plan(archive)
         repository = archive.repository
-        request = _make_request(repository, rows or _read_usual_rows(archive.graph))
         config = repository.entry.config
-        if binary:
+        if options.requests is None:
+            request = _make_request(repository, options.rows or _read_usual_rows(archive.graph))
+        else:
+            request = _take_request(options, config)
+        if options.binary:
             return make_binary(request)
         if config is not None:
             _check_json(config, repository.entry.config_path)
         return make_json(request)
+
+
+def _take_request(options: argparse.Namespace, config: ModelConfig | None) -> TensorRequest:
+    """The first that has the archive's inputs."""
+    requests = read_requests(options.requests)
+    advice = "give requests of this archive"
+    return find_fitting(requests, config, options.requests, str(options.path), advice)[0]
 
 
 def _read_usual_rows(graph: ExecutorGraph | None) -> int:
@@ -188,6 +199,13 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="rows of the request, fewer where the model's max_batch_size is below that "
         f"(default: {_USUAL_ROWS}; 1 where candidates are unrolled beside one user)",
+    )
+    parser.add_argument(
+        "--requests",
+        type=Path,
+        metavar="FILE|DIR",
+        help="take the first request with the model's inputs from there in the place of a made "
+        f"one. {REQUESTS_HELP}",
     )
     parser.add_argument(
         "--binary",

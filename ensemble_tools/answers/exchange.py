@@ -81,7 +81,7 @@ def decode(body: bytes, head_size: int) -> dict[str, Tensor]:
         if size is None:
             array = make_tensor(output["data"], data_type, shape)
         else:
-            array = _read_bytes(body[offset : offset + size], data_type, shape)
+            array = read_bytes(body[offset : offset + size], data_type, shape)
             offset += size
         tensors[str(output["name"])] = Tensor(data_type, array)
     return tensors
@@ -117,7 +117,8 @@ def _to_bytes(tensor: Tensor) -> bytes:
     return b"".join(struct.pack("<I", len(text)) + text for text in tensor.array.reshape(-1))
 
 
-def _read_bytes(content: bytes, data_type: str, shape: list[int]) -> Array:
+def read_bytes(content: bytes, data_type: str, shape: list[int]) -> Array:
+    """A binary tensor's bytes as an array; raises ValueError, struct.error."""
     if data_type == STRINGS:
         return encode_strings(list(_read_texts(content))).reshape(shape)
     if data_type == "BF16":  # numpy has no such type: the upper half of a float32
@@ -130,5 +131,7 @@ def _read_texts(content: bytes) -> Any:
     offset = 0
     while offset < len(content):
         (size,) = struct.unpack_from("<I", content, offset)
+        if size > len(content) - offset - 4:
+            raise ValueError(f"a string of {size} bytes, of which {len(content) - offset - 4} came")
         yield content[offset + 4 : offset + 4 + size]
         offset += 4 + size

@@ -26,6 +26,7 @@ from ensemble_tools import __main__ as command
 from ensemble_tools.signals import INTERRUPTED
 from ensemble_tools.workflows.runtime.operations.scaling import Normalize
 from tests.end_to_end.conftest import EXAMPLES
+from tests.support.captures import make_record, write_capture
 from tests.support.container import ROOT, SHARED_MEMORY, until
 from tests.support.models import (
     PythonModel,
@@ -44,6 +45,8 @@ from verification.comparing.forms import COMPILED, EXECUTOR, SERVED, Forms, read
 from verification.errors import FormUnusable
 from verification.reports.progress import Progress
 from verification.reports.report import Report
+from verification.requests.request_bodies import make_binary
+from verification.requests.request_file import read_requests
 from verification.run import Task, verify
 from verification.serving.server import ANSWER_TIMEOUT_S
 
@@ -160,13 +163,19 @@ def test_dense_export_is_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_ragged_export_with_given_requests() -> None:
-    """The committed request is asked, and nothing else; --compile off compares NVTabular alone."""
-    options = ("--requests", EXAMPLES / "ragged/request.json", "--skip-timing", "--compile", "off")
+def test_ragged_export_with_given_requests(tmp_path: Path) -> None:
+    """Captured ones are asked, and nothing else; --compile off compares NVTabular alone."""
+    path = EXAMPLES / "ragged/request.json"
+    (request,) = read_requests(path)
+    body = make_binary(request)
+    write_capture(
+        tmp_path, [make_record(path.read_bytes()), make_record(body.content, body.content_type)]
+    )
+    options = ("--requests", tmp_path, "--skip-timing", "--compile", "off")
     done = program(EXAMPLES / "ragged/repository", *options)
     assert done.returncode == EQUAL, done.stdout + done.stderr
-    assert "EQUAL: 1 of 1 requests" in done.stdout
-    assert "request 1 of request.json" in done.stdout
+    assert "EQUAL: 2 of 2 requests" in done.stdout
+    assert "line 2 of 00-00-000.jsonl" in done.stdout
     assert "compiled" not in done.stdout
 
 

@@ -1,16 +1,19 @@
-"""An executor's declared inputs as columns, which is what requests are generated for. No I/O."""
+"""The inputs that an executor declares: requests are made for them, or have to fit. No I/O."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from ensemble_tools.answers.exchange import TensorRequest
 from ensemble_tools.answers.tensors import NUMPY_TYPES, STRINGS, Array, encode_strings
-from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.archive.model_config import ModelConfig, TensorSpec
 from ensemble_tools.archive.tensor_names import list_ragged_tensors
+from verification.errors import RequestsUnfit
 
 #: Column -> some of its categories.
 Categories = Mapping[str, list[int | str]]
@@ -107,6 +110,37 @@ def find_unsupported(columns: Iterable[RequestColumn]) -> tuple[str, ...]:
 def to_v2_type(config_type: str) -> str:
     """TYPE_INT64 -> INT64; only strings have another name in the protocol."""
     return STRINGS if config_type == "TYPE_STRING" else config_type.removeprefix("TYPE_")
+
+
+def describe_input(config: ModelConfig, spec: TensorSpec) -> str:
+    """Its data type and shape, as in INT64 [-1]."""
+    dims = ", ".join(map(str, config.make_full_dims(spec)))
+    return f"{to_v2_type(spec.data_type)} [{dims}]"
+
+
+def find_fitting(
+    requests: Sequence[TensorRequest], config: ModelConfig | None, path: Path, who: str, advice: str
+) -> tuple[TensorRequest, ...]:
+    """Those that have the declared inputs, and no others; raises RequestsUnfit where none has.
+
+    path: of the requests. All fit where nothing is declared.
+    """
+    if config is None or not config.inputs:
+        return tuple(requests)
+    problems = [_find_problem(request, config) for request in requests]
+    if all(problems):
+        raise RequestsUnfit(path, requests[0].title, problems[0], who, advice)
+    return tuple(it for it, problem in zip(requests, problems, strict=True) if not problem)
+
+
+def _find_problem(request: TensorRequest, config: ModelConfig) -> str:
+    """What is wrong with a request's inputs; empty where nothing is."""
+    needed = [spec for spec in config.inputs.values() if not spec.optional]
+    lacking = [spec for spec in needed if spec.name not in request.tensors]
+    if lacking:
+        return f"lacks {', '.join(f'{it.name} ({describe_input(config, it)})' for it in lacking)}"
+    unknown = [name for name in request.tensors if name not in config.inputs]
+    return f"has {', '.join(unknown)}, which it does not declare" if unknown else ""
 
 
 def find_known_values(column: RequestColumn, categories: Categories) -> Array | None:

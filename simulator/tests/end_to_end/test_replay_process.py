@@ -18,6 +18,9 @@ import pytest
 
 from merlin_simulator.addresses import find_free_port
 from merlin_simulator.commands import replay as command
+from merlin_simulator.plan_command.baseline import make_scenario
+from merlin_simulator.plan_command.files import UnusableFile
+from merlin_simulator.plan_command.replay_report import read_report
 from merlin_simulator.replay.asking import Runtime
 from merlin_simulator.replay.copies import make_names
 from merlin_simulator.replay.local_endpoint import (
@@ -28,6 +31,7 @@ from merlin_simulator.replay.local_endpoint import (
 from merlin_simulator.replay.settings import EndpointTrouble, Settings
 from simulator.tests.support.environment import environment_of_ours, find_marked
 from simulator.tests.unit.plain_http import plain_http
+from tests.support.captures import make_record, write_capture
 from tests.support.container import until
 
 ROOT = Path(__file__).parents[3]
@@ -42,11 +46,16 @@ from merlin_simulator.replay.run import replay
 from merlin_simulator.replay.settings import Settings
 
 def command(settings, scratch, port):
-    assert len(list(scratch.archives.glob("*.tar.gz"))) == settings.models
+    assert len(list(scratch.archives.rglob("*.tar.gz"))) == settings.models
     (scratch.work / "instance-1.log").write_text("| server_version | 2.51.0 |")
     return [sys.executable, "-m", "{FAKE}", "--port", str(port), *sys.argv[3:]]
 
-settings = Settings(models=20, rps=40.0, duration_s=float(sys.argv[2]))
+what = sys.argv[2]
+settings = (
+    Settings(capture=Path(what), speed=4.0)
+    if "/" in what
+    else Settings(models=20, rps=40.0, duration_s=float(what))
+)
 sys.exit(replay(settings, Path(sys.argv[1]), command))
 """
 
@@ -79,14 +88,14 @@ finally:
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a replay of so many seconds; temporary files are made below tmp_path/tmp."""
+    """Starts a replay of so many seconds, or of a capture; its files are made in tmp_path/tmp."""
     (tmp_path / "tmp").mkdir()
 
     begun: list[subprocess.Popen[str]] = []
 
-    def process(seconds: float, *knobs: str) -> subprocess.Popen[str]:
+    def process(what: float | Path, *knobs: str) -> subprocess.Popen[str]:
         child = subprocess.Popen(
-            [sys.executable, "-c", _SCRIPT, str(tmp_path / "report"), str(seconds), *knobs],
+            [sys.executable, "-c", _SCRIPT, str(tmp_path / "report"), str(what), *knobs],
             cwd=ROOT,
             env={**environment_of_ours(), "TMPDIR": str(tmp_path / "tmp")},
             stderr=subprocess.PIPE,
@@ -276,6 +285,9 @@ def cli(*words: str) -> int:
         ("--request", "r.json"),
         ("--model", "/dev/null/none"),
         ("--endpoint-url", "http://h", "--endpoint-name", "n", "--memory", "4GB"),
+        ("--capture", "x", "--rps", "5"),
+        ("--capture", "x", "--archives-only", "y"),
+        ("--speed", "2"),
     ],
 )
 def test_a_wrong_command_line_is_refused(
@@ -301,6 +313,46 @@ def test_what_prevents_a_replay_is_one_sentence(
     """Exit code 1 and the sentence on stderr, no traceback."""
     assert cli("--model", str(tmp_path), "--report", str(tmp_path / "report")) == 1
     assert "expected a Triton model repository" in capsys.readouterr().err
+
+
+def test_a_capture_is_replayed_on_archives_of_its_names(begin: Any, tmp_path: Path) -> None:
+    """At its times over the speed; the report says of which capture, and `plan --like` does not
+    draw its requests anew.
+    """
+    day = tmp_path / "day"
+    times = [f"2026-11-26T09:00:0{second}Z" for second in (0, 0, 2, 4)]
+    write_capture(day, [make_record(b"{}", at=time) for time in times], "shop/a.tar.gz")
+    write_capture(day, [make_record(b"{}", at=times[-1])], "b.tar.gz")
+    code, said = finish(begin(day), tmp_path)
+    assert code == 0, said
+    found = report(tmp_path)
+    assert found["requests"]["right"] == found["requests"]["planned"] == 5
+    assert [(it["target_model"], it["requests"]) for it in found["models"]] == [
+        ("shop/a.tar.gz", 4),
+        ("b.tar.gz", 1),
+    ]
+    settings = found["settings"]
+    assert (settings["capture"], settings["speed"], settings["models"]) == (str(day), 4.0, 2)
+    assert settings["duration_s"] == 1.125
+    assert f"{day} at speed 4" in (tmp_path / "report/report.html").read_text("utf-8")
+    with pytest.raises(UnusableFile, match="found a replay of a capture"):
+        make_scenario(read_report(tmp_path / "report/report.json"))
+
+
+def test_a_capture_of_other_archives_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder of --model has not all that were asked for: said before anything is started."""
+    for name in ("a.tar.gz", "b.tar.gz"):
+        write_capture(tmp_path / "day", [make_record(b"{}")], name)
+    (tmp_path / "archives").mkdir()
+    (tmp_path / "archives/a.tar.gz").touch()
+    words = ("--capture", str(tmp_path / "day"), "--model", str(tmp_path / "archives"))
+    assert cli(*words, "--report", str(tmp_path / "report")) == 1
+    assert capsys.readouterr().err == (
+        f"replay: {tmp_path}/archives: found no b.tar.gz, expected the archives of all 2 target "
+        f"models in {tmp_path}/day; 1 are missing.\n"
+    )
 
 
 def _asked_of(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:

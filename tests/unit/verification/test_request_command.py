@@ -13,6 +13,7 @@ import pytest
 
 from ensemble_tools.answers.exchange import TensorRequest, decode
 from ensemble_tools.answers.tensors import Tensor, encode_strings
+from tests.support.captures import make_record, write_capture
 from verification.request_command import REFUSED, WRITTEN, main
 from verification.requests.request_bodies import make_binary, make_json
 
@@ -120,6 +121,29 @@ def test_misuse(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Non
         main(arguments)
     assert caught.value.code == 2
     assert "python -m ensemble_tools request: error: " in capsys.readouterr().err
+
+
+def test_a_request_that_was_captured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first with the archive's inputs, in the form that is asked for, whichever it came in."""
+    archive = model(tmp_path / "source", 'input { name: "x" data_type: TYPE_FP32 dims: [-1] }')
+    other, ours = (
+        TensorRequest("r", {name: Tensor("FP32", np.array([0.5, 2], np.float32))})
+        for name in ("other", "x")
+    )
+    sent = make_binary(ours)
+    records = [make_record(make_json(other).content), make_record(sent.content, sent.content_type)]
+    file = write_capture(tmp_path, records)
+    output = tmp_path / "r.json"
+    assert main([str(archive), "--requests", str(tmp_path), "-o", str(output)]) == WRITTEN
+    assert output.read_bytes() == make_json(ours).content
+    assert main([str(archive), "--requests", str(file), "--binary", "-o", str(output)]) == WRITTEN
+    assert output.read_bytes() == sent.content
+    file.write_text(f"{json.dumps(records[0])}\n")
+    assert main([str(archive), "--requests", str(file), "-o", str(output)]) == REFUSED
+    assert capsys.readouterr().err == (
+        f"error: {file}: no request has the inputs of {archive}: line 1 of {file.name} lacks x "
+        "(FP32 [-1]); give requests of this archive\n"
+    )
 
 
 def test_bodies_hold_the_same_values() -> None:

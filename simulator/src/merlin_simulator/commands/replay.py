@@ -71,6 +71,10 @@ def _settings(options: argparse.Namespace) -> Settings:
         options.error("found one of --endpoint-url and --endpoint-name, expected both or neither")
     if options.request and not options.model:
         options.error("found --request without --model, which it is sent to; give both")
+    if options.capture:
+        _check_capture(options)
+    elif options.speed != 1.0:
+        options.error("found --speed without --capture, whose speed it is; give both")
     given = options.endpoint_url
     if given and (options.instances or options.memory or options.disk or options.cache):
         options.error(
@@ -89,9 +93,28 @@ def _settings(options: argparse.Namespace) -> Settings:
         options.model,
         options.request,
         options.cache,
+        options.capture,
+        options.speed,
         given and given.rstrip("/"),
         options.endpoint_name or OWN_ENDPOINT,
     )
+
+
+def _check_capture(options: argparse.Namespace) -> None:
+    default = Settings()
+    refused = {
+        "--models": options.models != default.models,
+        "--zipf": options.zipf != default.zipf,
+        "--rps": options.rps != default.rps,
+        "--duration": options.duration != default.duration_s,
+        "--seed": options.seed != default.seed,
+        "--request": options.request,
+        "--archives-only": options.archives_only,
+    }
+    if found := [option for option, is_given in refused.items() if is_given]:
+        options.error(f"found {found[0]} with --capture, which says what is asked and when")
+    if options.endpoint_url and options.model:
+        options.error("found --model with --endpoint-url, whose archives --capture is sent to")
 
 
 def _add_traffic(group: argparse._ArgumentGroup) -> None:
@@ -131,6 +154,23 @@ def _add_traffic(group: argparse._ArgumentGroup) -> None:
     ):
         text = f"{text} (default: %(default)s)"
         group.add_argument(option, type=read, default=value, metavar=metavar, help=text)
+    group.add_argument(
+        "--capture",
+        type=Path,
+        metavar="FILE|DIR",
+        help="send the requests of a data capture with the gaps between them, in the place of "
+        "drawn ones: DIR/<endpoint>/<variant>/<target model>/yyyy/mm/dd/hh/*.jsonl (or "
+        "*.jsonl.gz), of all models and hours. They go to the archives of --model or "
+        "--endpoint-url, and answers are not compared; without either, archives of the replay's "
+        "own have those names and are asked at those times",
+    )
+    group.add_argument(
+        "--speed",
+        type=arguments.at_least(1e-3),
+        default=default.speed,
+        metavar="X",
+        help="of a capture: 24 sends a day's requests in an hour (default: %(default)s)",
+    )
 
 
 def _add_models(group: argparse._ArgumentGroup) -> None:
@@ -141,7 +181,7 @@ def _add_models(group: argparse._ArgumentGroup) -> None:
         metavar="FOLDER",
         help="a Triton model repository, as Ensemble.export writes it; a folder with such a one as "
         "repository/, beside its request.json; or a folder of several of either kind, which copies "
-        "then take turns with",
+        "then take turns with. With --capture: the folder of the captured archives, NAME.tar.gz",
     )
     add(
         "--request",

@@ -31,6 +31,12 @@ def make_scenario(stored: StoredReport) -> Scenario:
             "found a replay of an endpoint that ran already, expected one that the replay "
             "started: only of that the instances and their limits are known",
         )
+    if settings.capture is not None:
+        raise UnusableFile(
+            stored.path,
+            "found a replay of a capture, expected one whose requests were drawn: give the capture "
+            "as trace in [demand]",
+        )
     if settings.rps * settings.duration_s > MOST_LINES:
         expected = f"no more than {MOST_LINES:,} requests in duration_s"
         found = f"settings.rps: found {settings.rps}"

@@ -7,7 +7,6 @@ import math
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,12 @@ from merlin_simulator.plan_command.settings import (
     PlanSettings,
     make_steps,
 )
+from merlin_simulator.replay.capture import (
+    UnusableCapture,
+    is_capture,
+    read_capture,
+    read_date,
+)
 from merlin_simulator.replay.copies import SUFFIX, make_names
 from merlin_simulator.replay.load import zipf_shares
 from merlin_simulator.simulation.demand import Demand, PoissonDemand, TraceDemand
@@ -43,14 +48,13 @@ class Trace:
     times: Sequence[float]  # seconds since the first request, ascending
     models: Sequence[int]  # indices in names
     names: Sequence[str]
-    lines: Sequence[int]
+    lines: Sequence[int | None]  # where each name stands first; None in a capture
 
 
 def read_trace(path: Path) -> Trace:
-    """Raises UnusableFile. Times: seconds, or ISO 8601 (2026-11-25T09:30:00Z), in order.
-
-    lines has where each name stands first.
-    """
+    """Raises UnusableFile. Times: seconds, or ISO 8601 (2026-11-25T09:30:00Z), in order."""
+    if is_capture(path):
+        return _read_captured_trace(path)
     times, models = array("d"), array("l")
     lines: list[int] = []
     numbers: dict[str, int] = {}
@@ -82,13 +86,23 @@ def read_trace(path: Path) -> Trace:
     return Trace([at - start for at in times], models.tolist(), list(numbers), lines)
 
 
+def _read_captured_trace(path: Path) -> Trace:
+    try:
+        requests = read_capture(path, bodies=False)
+    except UnusableCapture as error:
+        raise UnusableFile(error.path, error.subject, error.line) from error
+    numbers: dict[str, int] = {}
+    models = [numbers.setdefault(it.target_model, len(numbers)) for it in requests]
+    return Trace([it.at for it in requests], models, list(numbers), [None] * len(numbers))
+
+
 def read_time(path: Path, row: Row) -> float:
     """Seconds, of the first column. Raises UnusableFile."""
     text = row.values[0]
     try:
         at = float(text)
     except ValueError:
-        at = _read_date(text)
+        at = read_date(text)
     if not math.isfinite(at):
         raise UnusableFile(
             path,
@@ -97,14 +111,6 @@ def read_time(path: Path, row: Row) -> float:
             row.columns[0],
         )
     return at
-
-
-def _read_date(text: str) -> float:
-    try:
-        parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return math.nan
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
 
 
 SERIES_COLUMNS = ("time", "invocations")

@@ -18,6 +18,8 @@ from merlin_simulator.replay.settings import EndpointTrouble
 #: Longer than the platform lets a caller wait (60 s for the model, 60 s for its answer), so that
 #: the endpoint's own verdict is seen.
 PATIENCE_S = 150.0
+#: Of requests that the replay makes itself.
+JSON_TYPE = "application/json"
 #: Shorter than servers keep idle connections (uvicorn: 5 s), so that none is used as it closes.
 _KEPT_IDLE_S = 2.0
 
@@ -57,12 +59,9 @@ class Runtime:
         """Close every connection."""
         await self._http.close()
 
-    async def invoke(self, target_model: str, body: bytes) -> Reply:
+    async def invoke(self, target_model: str, body: bytes, content_type: str = JSON_TYPE) -> Reply:
         """One InvokeEndpoint with TargetModel."""
-        headers = {
-            "Content-Type": "application/json",
-            "X-Amzn-SageMaker-Target-Model": target_model,
-        }
+        headers = {"Content-Type": content_type, "X-Amzn-SageMaker-Target-Model": target_model}
         try:
             async with self._http.post(self._url, headers=headers, data=body) as answer:
                 return _reply(answer, await answer.read())
@@ -104,8 +103,8 @@ _SHOWN = 200
 class Asking(Protocol):
     """The requests of one replay and the judgement of their answers."""
 
-    def body(self, model: int, number: int) -> bytes:
-        """The request with this number, to the model of this rank: JSON of the v2 protocol."""
+    def request(self, model: int, number: int) -> tuple[bytes, str]:
+        """Body and Content-Type of the request with this number, to the model of this rank."""
         ...
 
     def fault(self, model: int, number: int, answer: bytes) -> str | None:
@@ -119,10 +118,10 @@ class NamedAsking:
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
 
-    def body(self, model: int, number: int) -> bytes:
+    def request(self, model: int, number: int) -> tuple[bytes, str]:
         """Ids that no other request of this replay has."""
         ids = {"name": "IDS", "datatype": "INT64", "shape": [2], "data": [number, model]}
-        return json.dumps({"inputs": [ids]}).encode()
+        return json.dumps({"inputs": [ids]}).encode(), JSON_TYPE
 
     def fault(self, model: int, number: int, answer: bytes) -> str | None:
         """The name must be the model's, the echo the request's."""
@@ -143,9 +142,9 @@ class RepeatedAsking:
     def __init__(self, requests: Sequence[bytes], expected: Mapping[int, Expected]) -> None:
         self._requests, self._right = requests, dict(expected)
 
-    def body(self, model: int, number: int) -> bytes:
+    def request(self, model: int, number: int) -> tuple[bytes, str]:
         """The same at all times."""
-        return self._requests[model]
+        return self._requests[model], JSON_TYPE
 
     def fault(self, model: int, number: int, answer: bytes) -> str | None:
         """Compared with the expected answer, or with the first one, which is taken as right."""

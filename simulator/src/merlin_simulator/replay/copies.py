@@ -122,6 +122,7 @@ def write_copies(
     """All archives, NAME.tar.gz in the folder, which exists; advance is told of each one."""
     for rank, name in enumerate(names):
         archive = folder / (name + SUFFIX)
+        archive.parent.mkdir(parents=True, exist_ok=True)
         if not sources:
             write_archive(archive, NAMED_MODEL, "named/", {"named/1/name.txt": name.encode()})
         elif rank < len(sources):

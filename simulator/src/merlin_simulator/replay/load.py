@@ -25,6 +25,15 @@ class Arrival:
     model: int
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """Which archives are asked, and when."""
+
+    names: tuple[str, ...]  # without .tar.gz, the most popular first
+    shares: tuple[float, ...]  # of the traffic
+    arrivals: tuple[Arrival, ...]
+
+
 def zipf_shares(models: int, exponent: float) -> tuple[float, ...]:
     """Each model's share of the traffic, the most popular first: rank^-exponent over their sum."""
     weights = [(rank + 1) ** -exponent for rank in range(models)]
@@ -180,8 +189,8 @@ class Load:
     async def _one(self, arrival: Arrival) -> None:
         sent = self.elapsed
         try:
-            body = self.asking.body(arrival.model, arrival.number)
-            reply = await self.runtime.invoke(self.target_models[arrival.model], body)
+            request = self.asking.request(arrival.model, arrival.number)
+            reply = await self.runtime.invoke(self.target_models[arrival.model], *request)
         except asyncio.CancelledError:
             self._note(arrival, sent, Reply(0, error=UNFINISHED, message="the replay was ended"))
             return

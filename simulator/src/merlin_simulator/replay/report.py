@@ -81,6 +81,9 @@ class ReportSettings:
     model: Any = None
     endpoint: Any = None
     endpoint_name: Any = None
+    #: Whose requests were sent, in the place of drawn ones.
+    capture: Any = None
+    speed: Any = None
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from merlin_simulator.addresses import find_free_port
 from merlin_simulator.interrupts import INTERRUPTED, hold_signals, leaving_at_once, run_uncut
 from merlin_simulator.measuring.quantities import format_seconds, format_share
 from merlin_simulator.replay.asking import Asking, Runtime
+from merlin_simulator.replay.capture import CapturedAsking, read_capture, schedule_capture
 from merlin_simulator.replay.copies import (
     SUFFIX,
     Advance,
@@ -28,14 +29,26 @@ from merlin_simulator.replay.copies import (
     write_copies,
 )
 from merlin_simulator.replay.live_line import show
-from merlin_simulator.replay.load import Load, Recording, draw_arrivals, zipf_shares
+from merlin_simulator.replay.load import (
+    Load,
+    Recording,
+    Schedule,
+    draw_arrivals,
+    zipf_shares,
+)
 from merlin_simulator.replay.local_endpoint import (
     Scratch,
     make_up_command,
     start_endpoint,
 )
 from merlin_simulator.replay.observing import Observer, wait_until_in_service
-from merlin_simulator.replay.settings import EndpointTrouble, Interrupted, Settings, UnusableReport
+from merlin_simulator.replay.settings import (
+    EndpointTrouble,
+    Interrupted,
+    Settings,
+    UnusableModel,
+    UnusableReport,
+)
 from merlin_simulator.replay.summary import (
     ReplayContext,
     describe_machine,
@@ -74,18 +87,23 @@ def replay(settings: Settings, report: Path, command: Command = make_up_command)
 
 
 def _replayed(settings: Settings, report: Path, command: Command) -> int:
-    names = make_names(settings.models)
-    sources = find_source_models(settings.model, settings.request) if settings.model else ()
+    sources: tuple[SourceModel, ...] = ()
+    if settings.capture is not None:
+        settings, schedule, asking = _read_schedule(settings, settings.capture)
+    else:
+        if settings.model:
+            sources = find_source_models(settings.model, settings.request)
+        schedule = _draw_schedule(settings)
+        asking = make_asking(schedule.names, sources)
     _make_folder(report, "--report")
     logs = None if settings.endpoint_url else report / "logs"
-    with _endpoint(settings, names, sources, logs, command) as (url, gone):
-        asking = make_asking(names, sources)
-        recording = run_uncut(lambda: _record(settings, names, asking, url, gone))
+    with _endpoint(settings, schedule.names, sources, logs, command) as (url, gone):
+        recording = run_uncut(lambda: _record(settings, schedule, asking, url, gone))
     setting = ReplayContext(
         settings,
-        [name + SUFFIX for name in names],
-        zipf_shares(settings.models, settings.zipf),
-        str(settings.model or "the replay's own, which answers its name"),
+        [name + SUFFIX for name in schedule.names],
+        schedule.shares,
+        _describe_model(settings),
         describe_machine(),
         find_versions(logs),
         max(1, len(sources)),
@@ -94,6 +112,35 @@ def _replayed(settings: Settings, report: Path, command: Command) -> int:
     if recording.interrupted == Interrupted.REASON:
         return INTERRUPTED
     return GOOD if is_good(recording) else NOT_GOOD
+
+
+def _describe_model(settings: Settings) -> str:
+    if settings.capture and settings.endpoint_url:
+        return "the endpoint's archives"
+    return str(settings.model or "the replay's own, which answers its name")
+
+
+def _draw_schedule(settings: Settings) -> Schedule:
+    shares = zipf_shares(settings.models, settings.zipf)
+    arrivals = draw_arrivals(settings.rps, settings.duration_s, shares, settings.seed)
+    return Schedule(make_names(settings.models), shares, arrivals)
+
+
+def _read_schedule(settings: Settings, capture: Path) -> tuple[Settings, Schedule, Asking]:
+    """Archives of others are asked what they were asked; the replay's own, its own requests."""
+    are_others = bool(settings.model or settings.endpoint_url)
+    requests = read_capture(capture, bodies=are_others)
+    settings, schedule = schedule_capture(settings, requests)
+    if not are_others:
+        return settings, schedule, make_asking(schedule.names, ())
+    folder = settings.model
+    missing = [n for n in schedule.names if folder and not (folder / (n + SUFFIX)).is_file()]
+    if missing:
+        raise UnusableModel(
+            f"{folder}: found no {missing[0]}{SUFFIX}, expected the archives of all "
+            f"{len(schedule.names)} target models in {capture}; {len(missing)} are missing."
+        )
+    return settings, schedule, CapturedAsking(requests)
 
 
 def _make_folder(folder: Path, option: str) -> None:
@@ -169,7 +216,10 @@ def _endpoint(
         scratch = Scratch(Path(folder) / "archives", Path(folder) / "endpoint")
         for directory in (scratch.archives, scratch.work):
             directory.mkdir()
-        _write_archives(names, sources, scratch.archives)
+        if settings.capture and settings.model:
+            scratch = replace(scratch, archives=settings.model)
+        else:
+            _write_archives(names, sources, scratch.archives)
         port = find_free_port()
         try:
             with start_endpoint(
@@ -214,16 +264,15 @@ class _Stop:
 
 async def _record(
     settings: Settings,
-    names: tuple[str, ...],
+    schedule: Schedule,
     asking: Asking,
     url: str,
     gone: Callable[[], str | None],
 ) -> Recording:
     """The traffic on an endpoint that may still be starting."""
-    shares = zipf_shares(settings.models, settings.zipf)
-    arrivals = draw_arrivals(settings.rps, settings.duration_s, shares, settings.seed)
     runtime = Runtime(url, settings.endpoint_name)
-    load = Load(runtime, asking, [name + SUFFIX for name in names], settings.outstanding)
+    target_models = [name + SUFFIX for name in schedule.names]
+    load = Load(runtime, asking, target_models, settings.outstanding)
     observer = Observer(url, settings.endpoint_name)
     if not settings.endpoint_url:
         _say(f"endpoint {settings.endpoint_name} starts; its page: {url}/")
@@ -232,9 +281,9 @@ async def _record(
             await _until_ready(observer, settings, gone, stop)
             await observer.begin()
             started_at = time.time()
-            _say(f"traffic: {len(arrivals)} requests in {settings.duration_s:g} s")
+            _say(f"traffic: {len(schedule.arrivals)} requests in {settings.duration_s:g} s")
             async with _beside(show(load, observer, settings.duration_s)):
-                await load.run(arrivals, stop.event)
+                await load.run(schedule.arrivals, stop.event)
             elapsed = load.elapsed
             await _wait_for_events(load, observer, gone)
     finally:

@@ -52,6 +52,8 @@ class Settings:
     model: Path | None = None
     request: Path | None = None
     cache: str | None = None
+    capture: Path | None = None  # whose requests are sent in the place of drawn ones
+    speed: float = 1.0  # of the capture
     #: Of one that somebody else runs, with the archives in its store.
     endpoint_url: str | None = None
     endpoint_name: str = OWN_ENDPOINT

@@ -297,6 +297,8 @@ def _settings(setting: ReplayContext) -> ReportSettings:
         setting.model,
         settings.endpoint_url or "started for this replay",
         settings.endpoint_name,
+        settings.capture and str(settings.capture),
+        settings.speed,
     )
 
 

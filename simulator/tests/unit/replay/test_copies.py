@@ -186,7 +186,7 @@ def test_an_unusable_folder_is_refused(tmp_path: Path, spoil: str, said: str) ->
 def test_a_named_answer_must_be_the_models_and_the_requests() -> None:
     """Another model's name, another request's ids and anything else are told apart."""
     asking = NamedAsking(["model-1", "model-2"])
-    assert json.loads(asking.body(1, 7))["inputs"][0]["data"] == [7, 1]
+    assert json.loads(asking.request(1, 7)[0])["inputs"][0]["data"] == [7, 1]
     right = answer(("NAME", ["model-2"]), ("ECHO", [7, 1]))
     assert asking.fault(1, 7, right) is None
     assert "model-1" in str(asking.fault(0, 7, right))

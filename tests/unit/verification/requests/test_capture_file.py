@@ -1,0 +1,149 @@
+"""Requests in data capture: read as they were sent, or refused with their line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensemble_tools.answers.exchange import TensorRequest
+from ensemble_tools.answers.tensors import Tensor, encode_strings
+from tests.support.captures import make_record, write_capture
+from verification.errors import RequestsUnusable
+from verification.requests import capture_file
+from verification.requests.request_bodies import make_binary, make_json
+from verification.requests.request_file import read_requests
+
+REQUEST = TensorRequest(
+    "r",
+    {
+        "ids": Tensor("INT64", np.array([[1], [2**60]])),
+        "names": Tensor("BYTES", encode_strings(["é".encode(), b""]).reshape(2, 1)),
+        "scores": Tensor("FP32", np.array([[0.1], [-0.0]], np.float32)),
+    },
+)
+JSON, BINARY = make_json(REQUEST), make_binary(REQUEST)
+RECORD = json.dumps(make_record(JSON.content))
+#: As SageMaker's documentation shows one.
+CSV = (
+    '{"captureData":{"endpointInput":{"observedContentType":"text/csv","mode":"INPUT","data":'
+    '"132,25,113.2,96","encoding":"CSV"},"endpointOutput":{"observedContentType":"text/csv; '
+    'charset=utf-8","mode":"OUTPUT","data":"0.01076381653547287","encoding":"CSV"}},'
+    '"eventMetadata":{"eventId":"6aaee7a1","inferenceTime":"2019-11-20T19:48:06Z"},'
+    '"eventVersion":"0"}'
+)
+
+
+def change_input(**members: Any) -> str:
+    """RECORD with other members of endpointInput."""
+    record = make_record(JSON.content)
+    record["captureData"]["endpointInput"] |= members
+    return json.dumps(record)
+
+
+def assert_same(found: TensorRequest, expected: TensorRequest) -> None:
+    """Names, data types, shapes and values."""
+    assert {n: str(t) for n, t in found.tensors.items()} == {
+        n: str(t) for n, t in expected.tensors.items()
+    }
+    for name, tensor in expected.tensors.items():
+        assert (found.tensors[name].array == tensor.array).all(), name
+
+
+def test_json_and_binary_of_several_hours(tmp_path: Path) -> None:
+    """Both forms give the tensors that were sent; hours come in their order, packed or not."""
+    late = write_capture(tmp_path, [make_record(JSON.content)], hour="2026/11/26/10")
+    first = write_capture(
+        tmp_path, [make_record(BINARY.content, BINARY.content_type), make_record(JSON.content)]
+    )
+    packed = late.with_name("01.jsonl.gz")
+    packed.write_bytes(gzip.compress(f"{RECORD}\n".encode()))
+    late.with_name(".02.jsonl.part").write_text("what is being written")
+    found = read_requests(tmp_path)
+    assert [request.title for request in found] == [
+        f"line 1 of {first.name}",
+        f"line 2 of {first.name}",
+        f"line 1 of {late.name}",
+        f"line 1 of {packed.name}",
+    ]
+    for request in found:
+        assert_same(request, REQUEST)
+
+
+def test_json_that_sagemaker_wrote_in_base64(tmp_path: Path) -> None:
+    """So it does with media types that nobody has told it are JSON."""
+    record = make_record(JSON.content, "application/octet-stream")
+    (found,) = read_requests(write_capture(tmp_path, [record]))
+    assert_same(found, REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("hello", "it is no JSON"),
+        ('{"inputs": []}', "no captureData in an object of inputs; expected JSON Lines of data"),
+        ("[1]", "no captureData in [1]"),
+        (RECORD.replace("endpointInput", "other"), "a record without endpointInput (other, "),
+        (CSV, "endpointInput in the encoding 'CSV'; expected JSON or BASE64"),
+        (change_input(encoding="BASE64"), "data of endpointInput that are no BASE64"),
+        (change_input(data={"inputs": []}), "with the data an object of inputs; expected the body"),
+        (json.dumps(make_record(b"no JSON")), "the request is no JSON"),
+        (json.dumps(make_record(b'{"text": "a"}')), "no list `inputs` in it"),
+        (json.dumps(make_record(BINARY.content[:-1], BINARY.content_type)), "its data do not fit"),
+        (json.dumps(make_record(b"", BINARY.content_type)), "the request is no JSON"),
+    ],
+)
+def test_a_line_that_is_no_request(tmp_path: Path, line: str, sentence: str) -> None:
+    """File and line are named, what was found, and what was expected."""
+    file = write_capture(tmp_path, [])
+    file.write_text(f"{RECORD}\n{line}\n")
+    with pytest.raises(RequestsUnusable) as refused:
+        read_requests(tmp_path)
+    assert str(refused.value).startswith(f"{file}: line 2")
+    assert sentence in str(refused.value)
+
+
+def test_a_record_that_is_cut_off(tmp_path: Path) -> None:
+    """At the end of a file, or of a packed one."""
+    file = write_capture(tmp_path, [])
+    file.write_text(f"{RECORD}\n{RECORD[:-9]}")
+    with pytest.raises(RequestsUnusable, match="line 2: a record that is cut off at the end of"):
+        read_requests(file)
+    packed = file.with_name("p.jsonl.gz")
+    packed.write_bytes(gzip.compress(RECORD.encode())[:-9])
+    with pytest.raises(RequestsUnusable, match="it cannot be unpacked"):
+        read_requests(packed)
+
+
+def test_directories_that_have_no_requests_of_one_archive(tmp_path: Path) -> None:
+    """Empty, with an empty file, or with requests of several archives."""
+    with pytest.raises(RequestsUnusable, match=r"a directory without a \*.jsonl file"):
+        read_requests(tmp_path)
+    write_capture(tmp_path, [], "a.tar.gz")
+    with pytest.raises(RequestsUnusable, match="no record in it"):
+        read_requests(tmp_path)
+    write_capture(tmp_path, [make_record(JSON.content)], "b.tar.gz")
+    expected = "requests of 2 target models; expected those of one: name its directory, such as "
+    with pytest.raises(RequestsUnusable) as refused:
+        read_requests(tmp_path)
+    one = tmp_path / "shop/AllTraffic/a.tar.gz"
+    assert str(refused.value) == f"{tmp_path}: {expected}{one}"
+    assert len(read_requests(one.with_name("b.tar.gz"))) == 1
+
+
+def test_what_would_take_all_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line without an end in a small packed file, and more requests than are kept."""
+    bomb = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(bomb, "wb", compresslevel=1) as file:
+        for _ in range(101):
+            file.write(bytes(1_000_000))
+    with pytest.raises(RequestsUnusable, match="line 1: more than 100 MB in one line"):
+        read_requests(bomb)
+    several = write_capture(tmp_path, [make_record(JSON.content)] * 3)
+    monkeypatch.setattr(capture_file, "MOST_BYTES", 2 * len(RECORD) + 2)
+    with pytest.raises(RequestsUnusable, match="GB of requests; expected fewer"):
+        read_requests(several)
