@@ -21,7 +21,7 @@ from verification.errors import RequestsUnusable
 #: SageMaker takes 25 MB, and answers with as much, both written in BASE64.
 _MOST_LINE_BYTES = 100_000_000
 #: Of all files together, unpacked: requests are kept in memory.
-MOST_BYTES = 2_000_000_000
+_MOST_BYTES = 2_000_000_000
 _A_CAPTURE = (
     'JSON Lines of data capture, {"captureData": {"endpointInput": {"data": …, "encoding": …}}}'
 )
@@ -47,16 +47,16 @@ def is_capture(path: Path) -> bool:
     return path.is_dir() or path.name.endswith(_ENDINGS)
 
 
-def read_capture(path: Path) -> Iterator[CapturedRequest]:
+def read_capture(path: Path, most_bytes: int = _MOST_BYTES) -> Iterator[CapturedRequest]:
     """All requests of a file, or of a directory's files hour by hour; raises RequestsUnusable."""
     files = _list_files(path)
     _check_target_models(path, files)
-    left, are_there = MOST_BYTES, False
+    left, are_there = most_bytes, False
     for file in files:
         for number, line in enumerate(_read_lines(file), 1):
             left -= len(line)
             if left < 0:
-                found = f"more than {MOST_BYTES / 1e9:g} GB of requests"
+                found = f"more than {most_bytes / 1e9:g} GB of requests"
                 raise RequestsUnusable(path, "", found, "fewer: name the directory of one hour")
             yield _read_record(file, f"line {number}", line)
             are_there = True

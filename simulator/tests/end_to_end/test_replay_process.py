@@ -350,8 +350,8 @@ def test_a_capture_of_other_archives_is_one_sentence(
     words = ("--capture", str(tmp_path / "day"), "--model", str(tmp_path / "archives"))
     assert cli(*words, "--report", str(tmp_path / "report")) == 1
     assert capsys.readouterr().err == (
-        f"replay: {tmp_path}/archives: found no b.tar.gz, expected the archives of all 2 target "
-        f"models in {tmp_path}/day; 1 are missing.\n"
+        f"replay: {tmp_path}/archives: found 1 of the 2 archives that were asked in "
+        f"{tmp_path}/day, and no b.tar.gz; give the folder that has all of them.\n"
     )
 
 

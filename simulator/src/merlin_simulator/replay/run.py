@@ -137,8 +137,9 @@ def _read_schedule(settings: Settings, capture: Path) -> tuple[Settings, Schedul
     missing = [n for n in schedule.names if folder and not (folder / (n + SUFFIX)).is_file()]
     if missing:
         raise UnusableModel(
-            f"{folder}: found no {missing[0]}{SUFFIX}, expected the archives of all "
-            f"{len(schedule.names)} target models in {capture}; {len(missing)} are missing."
+            f"{folder}: found {len(schedule.names) - len(missing)} of the {len(schedule.names)} "
+            f"archives that were asked in {capture}, and no {missing[0]}{SUFFIX}; give the folder "
+            "that has all of them."
         )
     return settings, schedule, CapturedAsking(requests)
 

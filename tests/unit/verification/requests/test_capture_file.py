@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from container.telemetry.capture.hiding import ColumnHider
+from container.telemetry.capture.lines import write_line
 from ensemble_tools.answers.exchange import TensorRequest
 from ensemble_tools.answers.tensors import Tensor, encode_strings
+from serve.telemetry.captures import CapturedExchange
 from tests.support.captures import make_record, write_capture
 from verification.errors import RequestsUnusable
-from verification.requests import capture_file
+from verification.requests.capture_file import read_capture
 from verification.requests.request_bodies import make_binary, make_json
 from verification.requests.request_file import read_requests
 
@@ -72,6 +75,26 @@ def test_json_and_binary_of_several_hours(tmp_path: Path) -> None:
     ]
     for request in found:
         assert_same(request, REQUEST)
+
+
+def test_what_the_container_writes(tmp_path: Path) -> None:
+    """Its own lines, of both forms, and with a column that is not to be written."""
+    lines = []
+    for body, hider in ((JSON, None), (BINARY, None), (BINARY, ColumnHider(["ids"]))):
+        content_type = [(b"content-type", body.content_type.encode())]
+        exchange = CapturedExchange(1e9, "m", content_type, [body.content], len(body.content))
+        exchange.keep_answer([], [b'{"outputs": []}'])
+        lines.append(write_line(exchange, hider))
+    file = write_capture(tmp_path, [])
+    file.write_bytes(b"".join(lines))
+    as_json, binary, hidden = read_requests(tmp_path)
+    assert_same(as_json, REQUEST)
+    assert_same(binary, REQUEST)
+    ids = hidden.tensors["ids"]
+    assert str(ids) == str(REQUEST.tensors["ids"])
+    assert not (ids.array == REQUEST.tensors["ids"].array).any()
+    others = {name: tensor for name, tensor in hidden.tensors.items() if name != "ids"}
+    assert_same(TensorRequest("r", {**others, "ids": REQUEST.tensors["ids"]}), REQUEST)
 
 
 def test_json_that_sagemaker_wrote_in_base64(tmp_path: Path) -> None:
@@ -135,7 +158,7 @@ def test_directories_that_have_no_requests_of_one_archive(tmp_path: Path) -> Non
     assert len(read_requests(one.with_name("b.tar.gz"))) == 1
 
 
-def test_what_would_take_all_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_take_all_the_memory(tmp_path: Path) -> None:
     """A line without an end in a small packed file, and more requests than are kept."""
     bomb = tmp_path / "bomb.jsonl.gz"
     with gzip.open(bomb, "wb", compresslevel=1) as file:
@@ -144,6 +167,5 @@ def test_what_would_take_all_the_memory(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(RequestsUnusable, match="line 1: more than 100 MB in one line"):
         read_requests(bomb)
     several = write_capture(tmp_path, [make_record(JSON.content)] * 3)
-    monkeypatch.setattr(capture_file, "MOST_BYTES", 2 * len(RECORD) + 2)
     with pytest.raises(RequestsUnusable, match="GB of requests; expected fewer"):
-        read_requests(several)
+        list(read_capture(several, 2 * len(RECORD) + 2))
