@@ -53,7 +53,7 @@ def load_program(directory: Path) -> LoadedProgram:
     return LoadedProgram(directory / "tables")
 
 
-def make_requests(seed: int, count: int, most_rows: int = 60) -> list[dict[str, Any]]:
+def make_requests(seed: int, count: int, most_rows: int = 30) -> list[dict[str, Any]]:
     """Requests with unseen values and nulls, and with so few values that none is sampled."""
     random = np.random.default_rng(seed)
     return [_request(random, int(random.integers(1, most_rows))) for _ in range(count)]

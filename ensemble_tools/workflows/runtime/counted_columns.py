@@ -69,10 +69,13 @@ class Numbers:
 
     def add(self, sums: Sums, weight: int, notes: Sequence[Any]) -> None:
         """Add to the column's numbers. notes: of many requests."""
+        column = self.column
+        if {*map(type, notes)} == {int}:
+            sums.add_values(column.number, weight, sum(notes), 0)
+            return
         arrays = [note for note in notes if not isinstance(note, int)]
         others = sum(note for note in notes if isinstance(note, int))
         values = np.concatenate([*arrays, np.zeros(0)])
-        column = self.column
         if self._has_values:
             nulls = int(np.count_nonzero(np.isnan(values)))
             sums.add_values(column.number, weight, others + len(values), nulls)

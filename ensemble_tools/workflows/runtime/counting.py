@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import chain, count, groupby
 from operator import itemgetter
@@ -31,13 +32,15 @@ from .tensors import InputColumn
 
 #: Of requests with more than twice as many values a column, so many are counted that it is about as
 #: many values for each; smaller ones are all counted.
-SAMPLE = 128
-#: When the thread is woken: values; and notes, each of which takes some 200 bytes.
-_ENOUGH_VALUES, _ENOUGH_NOTES = 16_384, 4_096
+SAMPLE = 64
+#: When the thread is woken: values; and notes, each of which takes some 400 bytes.
+_ENOUGH_VALUES, _ENOUGH_NOTES = 2**17, 4_096
 #: Values that are held at most, of up to 17 bytes each; a request beyond them is not counted.
 _MOST_VALUES = 2**20
 #: How many seconds notes wait for others, and a model that ends for the thread.
 _LONGEST_WAIT_S = 1.0
+#: How long the thread keeps Python's lock, which a request would wait 5 ms for, and its pauses.
+_COUNTING_S, _PAUSE_S = 5e-4, 5e-5
 
 _Work = Callable[..., "list[Column]"]
 
@@ -48,20 +51,21 @@ def count_features(
     steps: Sequence[dict[str, Any]],
     tables: Sequence[Lookup],
     works: list[_Work],
-) -> FeatureCounter | None:
-    """The counter of a program's columns, None if they cannot be counted.
+) -> tuple[FeatureCounter | None, list[_Work]]:
+    """The counter of a program's columns, and what its steps do in a request that is counted.
 
-    works: what the steps do; those that are counted are replaced.
+    works: what the steps do. That they stay, without a counter, where nothing can be counted.
     """
     try:
         counter = FeatureCounter(inputs)
-        noted = [counter.watch(step, work, tables) for step, work in zip(steps, works, strict=True)]
+        noting = [
+            counter.watch(step, work, tables) for step, work in zip(steps, works, strict=True)
+        ]
         counter.open(directory)
     except Exception as error:
         _log(error)
-        return None
-    works[:] = noted
-    return counter
+        return None, works
+    return counter, noting
 
 
 class FeatureCounter:
@@ -170,25 +174,27 @@ class FeatureCounter:
 
     # -- while a request is answered
 
-    def begin(self, columns: Sequence[Any]) -> None:
-        """Decide whether the request with these columns is counted, and note them."""
+    def begin(self, columns: Sequence[Any]) -> bool:
+        """Whether the request with these columns is counted; then they are noted."""
         if self._file is None:
-            return
+            return False
         try:
             rows = columns[0].rows
             size = max([rows, *[len(columns[number].values) for number in self._lists]])
             weight, values = max(1, size // SAMPLE), size * len(self._watchers)
             self._request = rows, weight, values
             if weight > 1 and self._draw() * weight >= 1:
-                return
-            if self._values_noted - self._values_counted + values <= _MOST_VALUES:
-                came = [column.values for column in columns[: len(self._inputs)]]
-                self._notes = [
-                    it.copy() if watcher.needs_values or it.dtype.kind == "f" else len(it)
-                    for it, watcher in zip(came, self._inputs, strict=True)
-                ]
+                return False
+            if self._values_noted - self._values_counted + values > _MOST_VALUES:
+                return False
+            came = [column.values for column in columns[: len(self._inputs)]]
+            self._notes = [
+                it.copy() if watcher.needs_values or it.dtype.kind == "f" else len(it)
+                for it, watcher in zip(came, self._inputs, strict=True)
+            ]
         except Exception as error:
             self._end(error)
+        return self._notes is not None
 
     def finish(self) -> None:
         """The request was answered."""
@@ -238,12 +244,15 @@ class FeatureCounter:
         rows_seen = self._rows_seen
         if file is None:
             return
-        sums = Sums(len(self._columns))
+        sums, until = Sums(len(self._columns)), time.monotonic() + _COUNTING_S
         with np.errstate(all="ignore"):
             for weight, requests in groupby(taken, itemgetter(0)):
                 by_watcher = zip(*(notes for _, _, notes in requests), strict=True)
                 for watcher, notes in zip(self._watchers, by_watcher, strict=True):
                     watcher.add(sums, weight, notes)
+                    if time.monotonic() > until:
+                        time.sleep(_PAUSE_S)
+                        until = time.monotonic() + _COUNTING_S
         file.add(rows_seen - self._rows_written, sums)
         self._rows_written = rows_seen
         del self._pending[: len(taken)]

@@ -215,7 +215,7 @@ def bucket_labels(labels: Any, first: int, size: int, count: int) -> Any:
 
     first: the label of the vocabulary that comes first. size: how many it has.
     """
-    return np.clip((labels - first) * count // size, 0, count - 1)
+    return ((labels - first) * count // size).clip(0, count - 1)
 
 
 def _is_run(keys: Any) -> bool:

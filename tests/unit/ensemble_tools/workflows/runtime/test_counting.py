@@ -159,18 +159,18 @@ def columns_of(rows: int) -> list[Column]:
 
 
 def test_large_requests_are_sampled(tmp_path: Path) -> None:
-    """One in eight with 1024 rows, each of whose values counts eight times."""
-    draws = iter([0.5, 0.124, 0.9, 0.126])
+    """One in sixteen with 1024 rows, each of whose values counts sixteen times."""
+    draws = iter([0.5, 0.062, 0.9, 0.063])
     counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: next(draws))
     counter.open(tmp_path)
-    for rows in (1024, 255, 1024, 1024, 1024):
+    for rows in (1024, 127, 1024, 1024, 1024):
         counter.begin(columns_of(rows))
         counter.finish()
         counter.drop()
     counter.close()
     (column,) = read_counts(tmp_path)
-    assert (column.rows_seen, column.counted) == (4 * 1024 + 255, 1024 + 255)
-    assert (column.values, column.nulls) == (8 * 1024 + 255, 8 * 512 + 127)
+    assert (column.rows_seen, column.counted) == (4 * 1024 + 127, 1024 + 127)
+    assert (column.values, column.nulls) == (16 * 1024 + 127, 16 * 512 + 63)
 
 
 def test_a_request_of_a_great_many_rows_is_not_held(tmp_path: Path) -> None:
