@@ -184,6 +184,7 @@ class Container:
             unload_timeout_s=self._constants.unload_timeout_s,
             choices=lambda: self._choose(models(), warm, most),
             write_tables=self._table_cache.write,
+            counts_features=settings.feature_metrics != "off",
             gpus=gpus,
             root_setting=limits.MODEL_ROOT,
         )
@@ -264,9 +265,11 @@ class Container:
 
     def _make_app(self) -> ASGIApp:
         ping, metrics = PingRoute(self._make_health_check()), self.observability.metrics_route()
+        features = self.observability.feature_route()
         if self._single_model is not None:
-            return make_single_model_app(ping, metrics)
-        return make_multi_model_app(ping, ModelRoutes(self._registry, self._lifecycle), metrics)
+            return make_single_model_app(ping, metrics, features)
+        models = ModelRoutes(self._registry, self._lifecycle)
+        return make_multi_model_app(ping, models, metrics, features)
 
     def _make_protocol(self) -> type[asyncio.Protocol]:
         """The protocol that answers invocations, in front of the app."""

@@ -13,6 +13,7 @@ from serve.limit import Limit, RateLimit, TimeLimit
 from serve.models.request_queue import Bounds
 
 MODEL_ROOT = "SERVE_MODEL_ROOT"
+FEATURE_METRICS = "SERVE_FEATURE_METRICS"
 TRANSLATE_JSON_FROM = "SERVE_TRANSLATE_JSON_FROM"
 STREAMING = "SAGEMAKER_TRITON_INFERENCE_TYPE=generate_stream"
 

@@ -2,6 +2,7 @@
 
 VerificationError
 ├── RequestsUnusable   the file or capture cannot be read, or holds no request of the v2 protocol
+├── CountsUnusable     no container answers with counts of columns, or the file has none
 ├── NothingToAsk       no requests can be generated for this executor
 ├── FormUnfit          a request or its answer needs the binary form
 ├── NothingDeclared    a config without inputs
@@ -30,6 +31,13 @@ class RequestsUnusable(VerificationError):
     def __init__(self, path: Path, where: str, found: str, expected: str) -> None:
         location = f"{path}: {where}" if where else f"{path}"
         super().__init__(f"{location}: {found}; expected {expected}")
+
+
+class CountsUnusable(VerificationError):
+    """Counts of columns cannot be read: where, what was found, what was expected."""
+
+    def __init__(self, source: str, found: str, expected: str) -> None:
+        super().__init__(f"{source}: {found}" + (f"; expected {expected}" if expected else ""))
 
 
 class NothingToAsk(VerificationError):

@@ -186,6 +186,13 @@ class OwnSettings:
         "`on` or `off`: the page `/metrics`, for Prometheus and SageMaker's detailed"
         " observability; switches tritonserver's metrics on, too",
     )
+    feature_metrics: Literal["off", "models", "columns"] = variable(
+        "SERVE_FEATURE_METRICS",
+        "models",
+        "what compiled workflows count of their columns ([drift](drift.md)), and how `/metrics`"
+        " and CloudWatch have it: `models`, the sums of all columns of each model; `columns`, each"
+        " column for itself, which is many series; `off`: nothing is counted",
+    )
     metric_dimensions: tuple[tuple[str, str], ...] = variable(
         "SERVE_METRIC_DIMENSIONS",
         "",

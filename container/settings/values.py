@@ -22,8 +22,8 @@ MIB = 1024 * 1024
 MOST_FIXED_DIMENSIONS = 20
 #: The metrics' own labels, ours and tritonserver's: no fixed dimension may have their names.
 METRIC_LABELS = (
-    *("target_model", "model_name", "model", "step", "version", "code", "part", "result"),
-    *("cause", "stage", "reason", "le", "quantile", "gpu_uuid", "python", "namespace"),
+    *("target_model", "model_name", "column", "model", "step", "version", "code", "part"),
+    *("result", "cause", "stage", "reason", "le", "quantile", "gpu_uuid", "python", "namespace"),
 )
 
 

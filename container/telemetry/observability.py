@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
-from container import __version__
+from container import __version__, limits
 from container.addresses import Addresses
 from container.background import restart_for_ever
 from container.settings.reading import Settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_loop import watch_lag
+from container.telemetry.feature_totals import FeatureTotals
 from container.telemetry.machine_gauges import MachineGauges
 from container.telemetry.outside_counts import OutsideCounts
 from container.telemetry.triton_metrics import fetch_page
 from container.tritonserver.runtime import ModelsPython
 from serve.deadline import within
 from serve.http.metrics_route import MetricsRoute
+from serve.http.routes import FeatureRoute
 from serve.models.registry import Registry
 from serve.resources.model_memory import Life, ModelMemory
 from serve.telemetry.access_log import AccessLog
@@ -76,6 +78,10 @@ class Observability:
             self._metrics, self._tracer, AccessLog(settings.access_log, settings.slow_ms / 1000)
         )
         self._memory = ModelMemory(serving_repository)
+        self._features = FeatureTotals(
+            serving_repository, by_column=settings.feature_metrics == "columns"
+        )
+        self._serving_repository = serving_repository
         self._gauges = MachineGauges(lambda: len(registry.all_loaded()), self._versions, outside)
         self._sources = Sources(
             numbers=self._model_numbers,
@@ -93,6 +99,12 @@ class Observability:
         if self._metrics is None or not self._settings.metrics:
             return None
         return MetricsRoute(MetricsPage(self._metrics, self._sources))
+
+    def feature_route(self) -> FeatureRoute:
+        """What the compiled workflows of a model have counted."""
+        target_of = self._metrics.meters.target_of if self._metrics is not None else str
+        repository, setting = self._serving_repository, limits.FEATURE_METRICS
+        return FeatureRoute(self._registry, repository, target_of, setting)
 
     def running(self) -> Iterator[Awaitable[None]]:
         """Runs in the block for as long as the container does."""
@@ -158,13 +170,23 @@ class Observability:
 
     def _model_numbers(self) -> ModelNumbers:
         in_flight = {model.name: model.in_flight for model in self._registry.all_busy()}
-        memory, shared = self._memory.measure(self._lives())
-        return ModelNumbers(in_flight, memory, shared, self._registry.find_entries())
+        lives = self._lives()
+        memory, shared = self._memory.measure(lives)
+        entries = self._registry.find_entries()
+        return ModelNumbers(in_flight, memory, shared, entries, self._features.of(lives))
 
     async def _machine(self) -> CollectorRegistry:
+        """The models' features are read anew, too: they stand in _model_numbers."""
         with contextlib.suppress(asyncio.TimeoutError):  # a page is worth more than a version
             await within(self._triton.control.learn_version(), _LEARN_S)
-        await run_in_daemon_thread(self._gauges.refresh, "metrics")
+        plans = [model.plan for model in self._registry.all_busy()]
+        of_lives = dict(zip(self._lives(), plans, strict=True))
+
+        def refresh() -> None:
+            self._gauges.refresh()
+            self._features.refresh(of_lives)
+
+        await run_in_daemon_thread(refresh, "metrics")
         return self._gauges.registry
 
     def _versions(self) -> Mapping[str, str]:

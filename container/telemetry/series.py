@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.telemetry.exposition import GAUGES, INVOCATIONS, SECONDS, TOTALS, ModelNumbers
+from serve.telemetry.exposition import (
+    FEATURES,
+    GAUGES,
+    INVOCATIONS,
+    SECONDS,
+    TOTALS,
+    Features,
+    ModelNumbers,
+)
 from serve.telemetry.meters import BUCKETS_S, PARTS, ModelMeter
 from serve.telemetry.triton_page import model_labels, pick_trusted_lines
 
@@ -100,6 +108,17 @@ def read_meters(readings: Iterable[MeterReading], numbers: ModelNumbers) -> Iter
             if meter.model_name in values:
                 value = values[meter.model_name]
                 yield Series(MeterKey(meter, family.name), family.name, GAUGE, model, value)
+        if meter.model_name in numbers.features:
+            yield from _read_features(model, numbers.features[meter.model_name])
+
+
+def _read_features(model: Mapping[str, str], features: Features) -> Iterator[Series]:
+    """A model that is loaded again counts from 0, and has series of other keys."""
+    for column, totals in features.totals.items():
+        labels = {**model, "column": column} if column else model
+        for family, total in zip(FEATURES.values(), totals, strict=True):
+            key = "\0".join((family.name, model["model_name"], str(features.life), column))
+            yield Series(key, family.name, COUNTER, labels, total)
 
 
 def read_families(families: Iterable[Any]) -> Iterator[Series]:

@@ -22,6 +22,10 @@ _MODULES = {
         "verification.compare_command",
         "ask two archives the same requests, and tell how alike they recommend",
     ),
+    "drift": (
+        "verification.drift_command",
+        "tell how far what a container's models are given is from what they were fitted to",
+    ),
     "request": (
         "verification.request_command",
         "write a request that the archive answers, and print the call",

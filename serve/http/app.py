@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from serve.errors import ServeError
 from serve.http.error_responses import OnHttpError, make_no_such_path, on_error
 from serve.http.metrics_route import MetricsRoute
-from serve.http.routes import ModelRoutes, PingRoute
+from serve.http.routes import FeatureRoute, ModelRoutes, PingRoute
 
 #: What a caller of another path or method is told.
 _MULTI_MODEL_CALLS = (
@@ -24,10 +24,13 @@ _SINGLE_MODEL_CALLS = "a call of a single-model endpoint: GET /ping, POST /invoc
 
 
 def make_multi_model_app(
-    ping: PingRoute, models: ModelRoutes, metrics: MetricsRoute | None = None
+    ping: PingRoute,
+    models: ModelRoutes,
+    metrics: MetricsRoute | None = None,
+    features: FeatureRoute | None = None,
 ) -> ASGIApp:
     """The multi-model contract (AWS, "Custom container contract for multi-model endpoints")."""
-    app = _make_app(ping, metrics, _MULTI_MODEL_CALLS)
+    app = _make_app(ping, metrics, features, _MULTI_MODEL_CALLS)
     app.add_api_route("/models", models.load_model, methods=["POST"])
     app.add_api_route("/models", models.list_models, methods=["GET"])
     app.add_api_route("/models/{model_name}", models.get_model, methods=["GET"])
@@ -36,9 +39,11 @@ def make_multi_model_app(
     return app
 
 
-def make_single_model_app(ping: PingRoute, metrics: MetricsRoute | None = None) -> ASGIApp:
+def make_single_model_app(
+    ping: PingRoute, metrics: MetricsRoute | None = None, features: FeatureRoute | None = None
+) -> ASGIApp:
     """The single-model contract (AWS, "Use your own inference code with hosting services")."""
-    app = _make_app(ping, metrics, _SINGLE_MODEL_CALLS)
+    app = _make_app(ping, metrics, features, _SINGLE_MODEL_CALLS)
     app.router.routes.append(Route("/invocations", _invoke, methods=["POST"]))
     return app
 
@@ -51,7 +56,9 @@ async def _invoke(_: Request) -> Response:
     raise make_no_such_path()
 
 
-def _make_app(ping: PingRoute, metrics: MetricsRoute | None, calls: str) -> FastAPI:
+def _make_app(
+    ping: PingRoute, metrics: MetricsRoute | None, features: FeatureRoute | None, calls: str
+) -> FastAPI:
     on_http_error = OnHttpError(calls)
     app = FastAPI(
         title="SageMaker serving container for NVIDIA Merlin",
@@ -67,4 +74,7 @@ def _make_app(ping: PingRoute, metrics: MetricsRoute | None, calls: str) -> Fast
     app.add_api_route("/ping", ping.ping, methods=["GET"])
     if metrics is not None:
         app.router.routes.append(Route("/metrics", metrics, methods=["GET"]))
+    if features is not None:
+        path = "/models/{model_name}/features"
+        app.add_api_route(path, features.get_features, methods=["GET"])
     return app

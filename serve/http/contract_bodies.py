@@ -47,6 +47,16 @@ def list_body(models: Iterable[Model], *, more: bool) -> bytes:
     return json.dumps(body).encode()
 
 
+def read_list_body(body: bytes) -> tuple[list[str], str]:
+    """The models' names in an answer of GET /models, and the token of the next page, if any.
+
+    Raises ValueError, TypeError or KeyError for another body.
+    """
+    page = json.loads(body)
+    names = [str(model["modelName"]) for model in page["models"]]
+    return names, str(page.get("nextPageToken") or "")
+
+
 def parse_page(query: Mapping[str, str]) -> tuple[str, int | None]:
     """(name to start after, most models to list) of GET /models; raises BadRequest."""
     token = query.get("next_page_token", "")

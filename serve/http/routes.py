@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from ensemble_tools.serving.features import (
+    ModelFeatures,
+    explain_no_counts,
+    read_features,
+    write_features,
+)
+from serve.errors import ResourceExhausted
 from serve.http.contract_bodies import (
     list_body,
     model_body,
@@ -19,6 +27,7 @@ from serve.log_context import bind
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.telemetry.invocation_record import target_model
+from serve.threads import NoThread, run_in_daemon_thread
 
 
 @dataclass(frozen=True)
@@ -67,3 +76,30 @@ class ModelRoutes:
         with bind(model_name=model_name):
             await self.lifecycle.unload(model_name)
         return Response(status_code=200)
+
+
+@dataclass(frozen=True)
+class FeatureRoute:
+    """What a model's compiled workflows have counted."""
+
+    registry: Registry
+    serving_repository: Path
+    target_of: Callable[[str], str]  # the archive's name of a model
+    setting: str  # what switches the counting off, as a message names it
+
+    async def get_features(self, model_name: str) -> Response:
+        """GET /models/{model_name}/features."""
+        plan, target = self.registry.loaded(model_name).plan, self.target_of(model_name)
+
+        def read() -> bytes:
+            workflows = read_features(plan, self.serving_repository)
+            why_none = (
+                "" if workflows else explain_no_counts(plan, self.serving_repository, self.setting)
+            )
+            return write_features(ModelFeatures(model_name, target, workflows, why_none))
+
+        try:
+            body = await run_in_daemon_thread(read, "features")
+        except NoThread as error:
+            raise ResourceExhausted(f"the counts cannot be read: {error}") from error
+        return Response(body, media_type="application/json")

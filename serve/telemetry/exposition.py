@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import TypeVar
+from itertools import accumulate, islice
+from typing import NamedTuple, TypeVar
 
 from serve.telemetry.meters import BUCKETS_S, PARTS, ModelMeter
 
 _T = TypeVar("_T")
 #: Models that are written before others get their turn.
 _AT_ONCE = 16
+#: Lines of columns, of which a model may have thousands: about half a millisecond.
+_LINES_AT_ONCE = 500
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 #: Stands where the target's name comes: no label holds it.
 _TARGET = "\0"
@@ -79,6 +81,27 @@ GAUGES = {
         "Shared memory in /dev/shm of the model's processes, in bytes.",
     ),
 }
+#: By what ColumnCounts calls them. `column`: empty where the sums of all columns are told.
+FEATURES = {
+    "values": Family(
+        "serve_feature_values_total",
+        "counter",
+        (*_MODEL, "column"),
+        "Values of columns that the model's compiled workflows were given, nulls included.",
+    ),
+    "unseen": Family(
+        "serve_feature_unseen_total",
+        "counter",
+        (*_MODEL, "column"),
+        "Values of columns that are in no vocabulary of the model's compiled workflows.",
+    ),
+    "nulls": Family(
+        "serve_feature_null_total",
+        "counter",
+        (*_MODEL, "column"),
+        "Nulls among the values of columns that the model's compiled workflows were given.",
+    ),
+}
 SCRAPED = Family(
     "serve_tritonserver_scrape_success",
     "gauge",
@@ -86,7 +109,14 @@ SCRAPED = Family(
     "Whether tritonserver's own metrics are on this page: 1, or 0 where they did not come in time.",
 )
 MODELS = (INVOCATIONS, SECONDS, *TOTALS.values(), *GAUGES.values())
-FAMILIES = (*MODELS, SCRAPED)
+FAMILIES = (*MODELS, *FEATURES.values(), SCRAPED)
+
+
+class Features(NamedTuple):
+    """What one life of a model has counted of its columns."""
+
+    life: int  # how often the model was loaded
+    totals: Mapping[str, tuple[int, ...]]  # by column, in the order of FEATURES
 
 
 @dataclass(frozen=True)
@@ -97,6 +127,7 @@ class ModelNumbers:
     memory: Mapping[str, int] = field(default_factory=dict)
     shared_memory: Mapping[str, int] = field(default_factory=dict)
     entries: Mapping[str, str] = field(default_factory=dict)  # their newest names in tritonserver
+    features: Mapping[str, Features] = field(default_factory=dict)
 
 
 def write_models(
@@ -127,6 +158,24 @@ def write_models(
             for name, value in values.items()
             if name in labels
         ).encode()
+    yield from _write_features(labels, numbers.features)
+
+
+def _write_features(labels: Mapping[str, str], features: Mapping[str, Features]) -> Iterator[bytes]:
+    for number, family in enumerate(FEATURES.values()):
+        yield family.head
+        lines = (
+            f"{family.name}{{{labels[name]}{_format_column(column)}}} {totals[number]}\n"
+            for name, of_model in features.items()
+            if name in labels
+            for column, totals in of_model.totals.items()
+        )
+        while some := "".join(islice(lines, _LINES_AT_ONCE)):
+            yield some.encode()
+
+
+def _format_column(column: str) -> str:
+    return f',column="{escape(column)}"' if column else ""
 
 
 def escape(value: str) -> str:

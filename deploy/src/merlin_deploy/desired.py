@@ -34,6 +34,9 @@ DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 MICROSECONDS = 1000.0
 #: Metrics of invocations, and of instances; the latter is also how names of log groups begin.
 INVOCATIONS, INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
+_UNSEEN = "unseen-values"
+#: Seconds over which the share of unseen values is taken, at least.
+_LEAST_WINDOW_S = 300
 #: What `up` calls its alarms behind the endpoint's prefix. A name stays here when no alarm has it
 #: any more, so that `up` removes the alarm.
 _ALARM_NAMES = frozenset(
@@ -44,6 +47,7 @@ _ALARM_NAMES = frozenset(
         "errors-5xx",
         "errors-4xx",
         "latency-p99",
+        _UNSEEN,
     }
 )
 #: New instances have nothing loaded, so an alarm about loading would end every update.
@@ -76,9 +80,12 @@ class _Watch:
 
 def make_alarms(config: Config) -> tuple[dict[str, Any], ...]:
     """PutMetricAlarm's members, for each threshold that is set."""
-    return tuple(
+    alarms = [
         _make_alarm(config, watch) for watch in _list_watches(config) if watch.threshold is not None
-    )
+    ]
+    if config.alarms.unseen_above_percent is not None:
+        alarms.append(_make_unseen_alarm(config, config.alarms.unseen_above_percent))
+    return tuple(alarms)
 
 
 def make_rollback_alarm_names(config: Config) -> tuple[str, ...]:
@@ -138,6 +145,35 @@ def _make_alarm(config: Config, watch: _Watch) -> dict[str, Any]:
         "ComparisonOperator": watch.operator,
         # No requests are no failure.
         "TreatMissingData": "notBreaching",
+        "AlarmActions": list(config.alarms.topics),
+        "OKActions": list(config.alarms.topics),
+    }
+
+
+def _make_unseen_alarm(config: Config, percent: float) -> dict[str, Any]:
+    """On PromQL: what SageMaker scrapes off the container is no metric of a namespace.
+
+    Each archive that the query returns is a contributor, and in alarm once it has been so for as
+    long as the others.
+    """
+    name, seconds = config.endpoint.name, 60 * config.alarms.minutes
+    # A counter's increase needs several scrapes.
+    window_s = max(_LEAST_WINDOW_S, 4 * config.metrics.every)
+    labels = f'{{"aws.sagemaker.endpoint.name"="{name}"}}[{window_s}s]'
+    unseen, values = (
+        f"sum by (target_model) (increase(serve_feature_{number}_total{labels}))"
+        for number in ("unseen", "values")
+    )
+    criteria = {
+        "Query": f"100 * {unseen} / {values} > {percent:g}",
+        "PendingPeriod": seconds,
+        "RecoveryPeriod": seconds,
+    }
+    return {
+        "AlarmName": f"{make_alarm_prefix(name)}{_UNSEEN}",
+        "AlarmDescription": f"Unseen values of each archive of the endpoint {name}, in percent",
+        "EvaluationCriteria": {"PromQLCriteria": criteria},
+        "EvaluationInterval": 60,
         "AlarmActions": list(config.alarms.topics),
         "OKActions": list(config.alarms.topics),
     }

@@ -136,6 +136,30 @@ def test_alarms_are_those_that_have_a_threshold() -> None:
     assert make_rollback_alarm_names(config) == ("shop/errors-5xx", "shop/latency-p99")
 
 
+def test_the_alarm_of_unseen_values_is_of_each_archive() -> None:
+    """A query on what SageMaker scrapes, over several scrapes; it has no member of a metric's."""
+    (*_, alarm) = make_alarms(
+        make_config(
+            "[alarms]\nminutes = 7\nunseen_above_percent = 2.5\n"
+            "topics = ['arn:aws:sns:us-east-1:123456789012:oncall']\n[metrics]\nevery = 300"
+        )
+    )
+    assert alarm["AlarmName"] == "shop/unseen-values"
+    assert is_alarm_of("shop", alarm["AlarmName"])
+    labels = '{"aws.sagemaker.endpoint.name"="shop"}[1200s]'
+    assert alarm["EvaluationCriteria"]["PromQLCriteria"] == {
+        "Query": f"100 * sum by (target_model) (increase(serve_feature_unseen_total{labels}))"
+        f" / sum by (target_model) (increase(serve_feature_values_total{labels})) > 2.5",
+        "PendingPeriod": 420,
+        "RecoveryPeriod": 420,
+    }
+    assert alarm["AlarmActions"] == ["arn:aws:sns:us-east-1:123456789012:oncall"]
+    assert not {"Period", "Threshold", "MetricName", "TreatMissingData"} & alarm.keys()
+    usual = make_alarms(make_config("[alarms]\nunseen_above_percent = 0"))
+    assert "[300s]" in usual[-1]["EvaluationCriteria"]["PromQLCriteria"]["Query"]
+    check_config(make_config("[alarms]\nunseen_above_percent = 5"))
+
+
 def test_a_single_model_has_no_alarms_about_loading() -> None:
     """Nothing is loaded on demand."""
     names = [item["AlarmName"] for item in make_alarms(make_config(single_model="a"))]

@@ -11,11 +11,13 @@ from typing import Any
 from ensemble_tools.shipping import FORMER_SETTINGS
 from merlin_deploy.config.container_settings import RESERVE, SETTINGS
 from merlin_deploy.config.sections import (
+    AlarmsSection,
     AutoscalingSection,
     ContainerSection,
     DeploymentSection,
     EndpointSection,
     InstancesSection,
+    MetricsSection,
     NetworkSection,
 )
 from merlin_deploy.config.values import MOST_IMAGE, show, show_name
@@ -38,6 +40,8 @@ _OURS, _NEAR = "SERVE_", 0.8
 _BURSTABLE = re.compile(r"ml\.t\d")
 #: TrafficRoutingConfig, LinearStepSize: 10 to 50 % of the instances.
 _LEAST_LINEAR = 10
+#: Settings of the container without which there is no share of unseen values.
+_NEEDED_FOR_UNSEEN = ("SERVE_METRICS", "SERVE_FEATURE_METRICS")
 
 
 def find_contradictions(
@@ -115,6 +119,23 @@ def _check_traffic(deployment: DeploymentSection) -> Iterator[Contradiction]:
         )
 
 
+def _check_unseen(
+    alarms: AlarmsSection, metrics: MetricsSection, container: ContainerSection
+) -> Iterator[Contradiction]:
+    """The alarm needs numbers that somebody counts, and somebody reads."""
+    variables = container.environment or {}
+    needed = {
+        "metrics.detailed is false": not metrics.detailed,
+        **{f"{name} is off": variables.get(name) == "off" for name in _NEEDED_FOR_UNSEEN},
+    }
+    if alarms.unseen_above_percent is not None and any(needed.values()):
+        reason = next(sentence for sentence, is_so in needed.items() if is_so)
+        yield (
+            ("alarms", "unseen_above_percent"),
+            f"alarms.unseen_above_percent is given, and {reason}: nobody would know the share",
+        )
+
+
 def _check_environment(container: ContainerSection) -> Iterator[Contradiction]:
     variables = dict(container.environment or {})
     here = ("container", "environment")
@@ -189,4 +210,5 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[..., Iterator[Contradiction]]], .
     (("endpoint", "container"), _check_cache),
     (("deployment",), _check_traffic),
     (("container",), _check_environment),
+    (("alarms", "metrics", "container"), _check_unseen),
 )

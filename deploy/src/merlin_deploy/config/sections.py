@@ -188,6 +188,12 @@ class AlarmsSection(Section):
         default=None, examples=["250"]
     )
     """The container's answer at p99 (ModelLatency)."""
+    unseen_above_percent: Annotated[float | None, Reads(values.number(0, 100))] = Field(
+        default=None, examples=["5"]
+    )
+    """Of an archive's values those that no vocabulary of its workflows has
+    (serve_feature_unseen_total): above it, the catalogue has outgrown the model. Each archive is an
+    alarm contributor of its own; needs metrics.detailed."""
     minutes: Annotated[int, Reads(values.whole(1, 1440))] = 5
     """How many minutes in a row a threshold is passed before it is an alarm."""
 

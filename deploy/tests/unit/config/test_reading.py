@@ -256,6 +256,23 @@ def test_a_setting_that_the_container_had_once(name: str) -> None:
     assert sentence == f"{is_no_setting}; leave it out"
 
 
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("[metrics]\ndetailed = false", "metrics.detailed is false"),
+        ('[container.environment]\nSERVE_METRICS = "off"', "SERVE_METRICS is off"),
+        ('[container.environment]\nSERVE_FEATURE_METRICS = "off"', "SERVE_FEATURE_METRICS is off"),
+    ],
+)
+def test_an_alarm_of_unseen_values_that_nobody_counts(more: str, reason: str) -> None:
+    """It would never say anything."""
+    with pytest.raises(ConfigurationRefused) as refused:
+        make_config(f"[alarms]\nunseen_above_percent = 5\n{more}")
+    ((line, sentence),) = refused.value.mistakes
+    assert line == 11
+    assert sentence.startswith(f"alarms.unseen_above_percent is given, and {reason}: ")
+
+
 def test_the_settings_are_the_containers() -> None:
     """All that its table has, the reserve of memory among them."""
     names = {name for row in CONTAINERS_SETTINGS for name in row.names}

@@ -52,6 +52,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         False,
     )
     assert (settings.metrics, settings.metric_dimensions) == (True, ())
+    assert settings.feature_metrics == "models"
     assert settings.unknown == ()
 
 

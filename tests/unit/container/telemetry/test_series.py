@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from prometheus_client import CollectorRegistry, Info
 from prometheus_client import Counter as PrometheusCounter
 from prometheus_client import Histogram as PrometheusHistogram
@@ -11,12 +13,13 @@ from container.telemetry.series import (
     GAUGE,
     HISTOGRAM,
     Distribution,
+    Series,
     read_families,
     read_meter,
     read_meters,
     read_triton_page,
 )
-from serve.telemetry.exposition import MODELS, ModelNumbers
+from serve.telemetry.exposition import MODELS, Features, ModelNumbers
 from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.meters import BUCKETS_S, Meters
 
@@ -141,6 +144,30 @@ def test_a_meter_has_all_families_of_the_page() -> None:
     total = next(each.value for each in found if each.labels.get("part") == "total")
     assert isinstance(total, Distribution)
     assert (total.bounds, total.count, total.sum) == (BUCKETS_S, 1, 0.7)
+
+
+def test_features_are_series_of_one_life() -> None:
+    """A model that comes back counts from 0: its series go on under other keys."""
+    meter = Meters().begin("3fb1")
+    meter.name_target("shop.tar.gz")
+
+    def read(life: int, **columns: tuple[int, ...]) -> dict[Hashable, Series]:
+        numbers = ModelNumbers(features={"3fb1": Features(life, columns)})
+        series = read_meters([read_meter(meter)], numbers)
+        return {each.key: each for each in series if each.name.startswith("serve_feature")}
+
+    both = read(1, age=(260, 13, 7), item=(5, 0, 0))
+    model = {"target_model": "shop.tar.gz", "model_name": "3fb1"}
+    assert [(it.name, it.kind, it.labels, it.value) for it in both.values()][1:4] == [
+        ("serve_feature_unseen_total", COUNTER, {**model, "column": "age"}, 13),
+        ("serve_feature_null_total", COUNTER, {**model, "column": "age"}, 7),
+        ("serve_feature_values_total", COUNTER, {**model, "column": "item"}, 5),
+    ]
+    assert len(both) == 6
+    assert not both.keys() & read(2, age=(1, 1, 1)).keys()
+    numbers = ModelNumbers(features={"3fb1": Features(1, {"": (260, 13, 7)})})
+    (*_, sums) = read_meters([read_meter(meter)], numbers)
+    assert (sums.name, sums.labels, sums.value) == ("serve_feature_null_total", model, 7)
 
 
 def test_a_reading_does_not_go_on_counting() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.telemetry.exposition import MODELS, ModelNumbers, write_models
+from serve.telemetry.exposition import FEATURES, MODELS, Features, ModelNumbers, write_models
 from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.meters import BUCKETS_S, PARTS, Meters, ModelMeter, Reader
 
@@ -104,9 +104,38 @@ def test_gauges_of_models_that_are_shown_only() -> None:
     assert not [key for key in found if ("model_name", "gone") in key[1]]
 
 
+def test_features_of_a_model_and_of_its_columns() -> None:
+    """The sums without `column`, or each column by its name; those of a model that is shown."""
+    numbers = ModelNumbers(
+        features={
+            "m": Features(1, {"": (260, 13, 7)}),
+            "n": Features(2, {'a"b': (5, 1, 0), "c": (6, 0, 2)}),
+            "gone": Features(1, {"": (1, 1, 1)}),
+        }
+    )
+    found = samples(write_models([meter("m", "shop"), meter("n")], numbers))
+    counted = {key: value for key, value in found.items() if "serve_feature" in key[0]}
+    assert len(counted) == 9
+    shop = {"target_model": "shop", "model_name": "m"}
+    assert of(found, "serve_feature_values_total", **shop) == 260
+    assert of(found, "serve_feature_unseen_total", **shop) == 13
+    assert of(found, "serve_feature_null_total", **shop) == 7
+    other = {"target_model": "n", "model_name": "n"}
+    assert of(found, "serve_feature_values_total", **other, column='a"b') == 5
+    assert of(found, "serve_feature_null_total", **other, column="c") == 2
+
+
+def test_thousands_of_columns_come_in_small_pieces() -> None:
+    """Others get their turn between two of them."""
+    columns = {f"column_{number}": (1, 2, 3) for number in range(5000)}
+    pieces = list(write_models([meter("m")], ModelNumbers(features={"m": Features(1, columns)})))
+    assert max(piece.count(b"\n") for piece in pieces) <= 500
+    assert sum(piece.count(b'column="') for piece in pieces) == 3 * 5000
+
+
 def test_every_family_says_what_it_is() -> None:
     page = b"".join(write_models([], ModelNumbers())).decode()
-    for family in MODELS:
+    for family in (*MODELS, *FEATURES.values()):
         assert f"# HELP {family.name} {family.meaning}\n# TYPE {family.name} {family.kind}" in page
 
 

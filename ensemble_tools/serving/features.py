@@ -1,0 +1,76 @@
+"""What a model's compiled workflows have counted of its columns, and the JSON that says it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ensemble_tools.serving.publish import find_counts
+from ensemble_tools.serving.serving_plan import ServingPlan
+from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, read_counts
+
+#: `version` counts the changes that would break a reader.
+FORMAT, VERSION = "merlin-sagemaker-features", 1
+_FITTED = ("mean", "std", "low", "high")
+
+
+@dataclass(frozen=True)
+class ModelFeatures:
+    """The counts of one model since it was loaded."""
+
+    model_name: str
+    target_model: str = ""
+    #: By the workflows' names in the archive.
+    workflows: Mapping[str, tuple[ColumnCounts, ...]] = field(default_factory=dict)
+    #: Why nothing is counted; empty where something is.
+    why_none: str = ""
+
+
+def read_features(
+    plan: ServingPlan, serving_repository: Path
+) -> dict[str, tuple[ColumnCounts, ...]]:
+    """The counts of a plan's workflows. Blocking: a millisecond for 26 columns; raises nothing."""
+    return {
+        name: tuple(map(_make_finite, columns))
+        for name, directory in find_counts(plan, serving_repository).items()
+        if (columns := read_counts(directory))
+    }
+
+
+def explain_no_counts(plan: ServingPlan, serving_repository: Path, setting: str) -> str:
+    """Why a model whose counts are empty has none. setting: what switches the counting off."""
+    if not plan.compiled:
+        if plan.not_compiled:
+            return f"no workflow is compiled, and NVTabular counts nothing: {plan.not_compiled[0]}"
+        return "the archive has no NVTabular workflow, whose columns could be counted"
+    if not any(map(Path.is_dir, find_counts(plan, serving_repository).values())):
+        return f"nothing is counted while {setting} is off"
+    return "none of its processes has counted anything yet"
+
+
+def build_features_document(models: Iterable[Mapping[str, Any]]) -> bytes:
+    """The JSON of some models: each as `asdict` of a ModelFeatures, perhaps with more in it."""
+    document = {"format": FORMAT, "version": VERSION, "models": list(models)}
+    return json.dumps(document, allow_nan=False).encode()
+
+
+def write_features(model: ModelFeatures) -> bytes:
+    """The JSON of one model."""
+    return build_features_document([asdict(model)])
+
+
+def _make_finite(counts: ColumnCounts) -> ColumnCounts:
+    """JSON has no infinite numbers: sums that overflowed give no mean, and such a fit is none."""
+    fitted: dict[str, Any] = {it: _if_finite(getattr(counts.fitted, it)) for it in _FITTED}
+    counts = replace(counts, fitted=replace(counts.fitted, **fitted))
+    if math.isfinite(counts.sum) and math.isfinite(counts.sum_of_squares):
+        return counts
+    return replace(counts, finite=0, sum=0.0, sum_of_squares=0.0)
+
+
+def _if_finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None

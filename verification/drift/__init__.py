@@ -1,0 +1,1 @@
+"""How far what came is from what the workflows were fitted to."""

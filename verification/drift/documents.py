@@ -1,0 +1,194 @@
+"""What the container said of its models' columns: read from its route, or from a file of that."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ensemble_tools.serving.features import FORMAT, VERSION, ModelFeatures
+from ensemble_tools.workflows.runtime.feature_counts import PLACES, ColumnCounts
+from serve.http.contract_bodies import read_list_body
+from verification.errors import CountsUnusable
+
+#: For one answer of the container, in seconds; and bytes of an answer, or of a file.
+_TIMEOUT_S, _MOST_BYTES = 10.0, 256 * 2**20
+#: Names of models that a sentence has.
+_MOST_NAMES = 20
+_A_DOCUMENT = (
+    f'the JSON of GET /models/<name>/features or of drift --json, with "format": "{FORMAT}" and '
+    f'"version": {VERSION}'
+)
+_MODELS = TypeAdapter(list[ModelFeatures])
+#: What is summed up since the model was loaded.
+_NUMBERS = tuple(
+    it.name for it in fields(ColumnCounts) if it.name not in ("column", "places", "fitted")
+)
+
+
+def read_models(source: str, name: str | None) -> list[ModelFeatures]:
+    """The models of a URL or a file, or those of one name: the platform's or the archive's.
+
+    Raises CountsUnusable.
+    """
+    if "://" in source:
+        return _ask_models(source.rstrip("/"), name)
+    models = read_document(source, _read_file(Path(source)))
+    return models if name is None else _pick(source, models, name)
+
+
+def read_document(source: str, content: bytes) -> list[ModelFeatures]:
+    """The models of a document. Raises CountsUnusable."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CountsUnusable(source, f"it is no JSON ({error})", _A_DOCUMENT) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise CountsUnusable(source, "JSON of another kind", _A_DOCUMENT)
+    if document.get("version") != VERSION:
+        found = f"version {document.get('version')!r}"
+        raise CountsUnusable(source, found, f"version {VERSION}; read it with the newer release")
+    try:
+        models = _MODELS.validate_python(document.get("models"))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, ("models", *first["loc"])))
+        raise CountsUnusable(source, f"{where}: {first['msg']}", _A_DOCUMENT) from error
+    for model in models:
+        for columns in model.workflows.values():
+            for counts in columns:
+                _check(source, model, counts)
+    return models
+
+
+def subtract(models: list[ModelFeatures], before: list[ModelFeatures]) -> list[ModelFeatures]:
+    """What has come since an earlier look; all of it for a model that was loaded again since."""
+    earlier = {
+        (model.model_name, workflow, counts.column): counts
+        for model in before
+        for workflow, columns in model.workflows.items()
+        for counts in columns
+    }
+    return [
+        replace(
+            model,
+            workflows={
+                workflow: tuple(
+                    _subtract(it, earlier.get((model.model_name, workflow, it.column)))
+                    for it in columns
+                )
+                for workflow, columns in model.workflows.items()
+            },
+        )
+        for model in models
+    ]
+
+
+def _subtract(now: ColumnCounts, before: ColumnCounts | None) -> ColumnCounts:
+    if before is None or before.fitted != now.fitted or before.rows_seen > now.rows_seen:
+        return now
+    numbers = {name: getattr(now, name) - getattr(before, name) for name in _NUMBERS}
+    places = tuple(more - less for more, less in zip(now.places, before.places, strict=True))
+    if min(*places, *(numbers[name] for name in _NUMBERS if not name.startswith("sum")), 0) < 0:
+        return now
+    return replace(now, **numbers, places=places)
+
+
+def _check(source: str, model: ModelFeatures, counts: ColumnCounts) -> None:
+    """What pydantic does not: numbers that no container counts."""
+    where = f"model {model.model_name}, column {counts.column!r}"
+    whole = [value for name in _NUMBERS if isinstance(value := getattr(counts, name), int)]
+    if not all(0 <= it < 2**63 for it in (*whole, *counts.places, *counts.fitted.places)):
+        raise CountsUnusable(source, f"{where}: a count below 0 or above 2**63", _A_DOCUMENT)
+    for places in (counts.places, counts.fitted.places):
+        if len(places) not in (0, PLACES):
+            found = f"{where}: {len(places)} places"
+            raise CountsUnusable(source, found, f"{PLACES}, or none")
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES)
+    except OSError as error:
+        found = f"it cannot be read ({error.strerror})"
+        expected = f"{_A_DOCUMENT}; or the container's URL, such as http://127.0.0.1:8080"
+        raise CountsUnusable(str(path), found, expected) from error
+
+
+def _ask_models(url: str, name: str | None) -> list[ModelFeatures]:
+    if name is not None:
+        status, body = _get(f"{url}/models/{_quote(name)}/features")
+        if status == 200:
+            return read_document(url, body)
+    models = [
+        model
+        for listed in _list_names(url)
+        for status, body in (_get(f"{url}/models/{_quote(listed)}/features"),)
+        if status == 200  # else it left meanwhile
+        for model in read_document(url, body)
+    ]
+    return models if name is None else _pick(url, models, name)
+
+
+def _list_names(url: str) -> Iterator[str]:
+    """The names of the loaded models, page by page."""
+    token = ""
+    while True:
+        query = f"?next_page_token={_quote(token)}" if token else ""
+        status, body = _get(f"{url}/models{query}")
+        try:
+            names, token = read_list_body(body)
+        except (ValueError, TypeError, KeyError) as error:
+            raise CountsUnusable(
+                url,
+                f"GET /models was answered with {status}, and no list of models",
+                "the address of the container's API, such as http://127.0.0.1:8080; of a "
+                "single-model endpoint name the model, too",
+            ) from error
+        yield from names
+        if not token:
+            return
+
+
+def _pick(source: str, models: list[ModelFeatures], name: str) -> list[ModelFeatures]:
+    picked = [model for model in models if name in (model.model_name, model.target_model)]
+    if not picked:
+        names = [model.target_model or model.model_name for model in models]
+        more = ", …" if len(names) > _MOST_NAMES else ""
+        shown = ", ".join(names[:_MOST_NAMES]) + more
+        listed = f"one of {shown}" if names else "a loaded one: there is none"
+        raise CountsUnusable(source, f"no model is called {name!r}", listed)
+    return picked
+
+
+def _get(url: str) -> tuple[int, bytes]:
+    """Status and body. Raises CountsUnusable where nobody answers."""
+    # Not by the environment's proxies: they know no container's address.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"unknown scheme {url.partition(':')[0]!r}")
+        with opener.open(url, timeout=_TIMEOUT_S) as answer:
+            return answer.status, answer.read(_MOST_BYTES)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(_MOST_BYTES)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason: Any = getattr(error, "reason", None) or error
+        raise CountsUnusable(
+            url,
+            f"no container answers there ({reason})",
+            "the address of the container's API, such as http://127.0.0.1:8080",
+        ) from error
+
+
+def _quote(name: str) -> str:
+    return urllib.parse.quote(name, safe="")
