@@ -166,7 +166,9 @@ def _add_proof_options(group: argparse._ArgumentGroup) -> None:
         "tritonserver: do it only with archives that you trust",
     )
     group.add_argument(
-        "--requests", metavar="FILE", help="what both are asked, as `compare` takes it"
+        "--requests",
+        metavar="FILE|DIR",
+        help="what both are asked, as `compare` takes it",
     )
     for name, metavar, meaning in (
         ("--at-least", "MEASURE=X", "as in overlap@10=0.8; may be given several times"),
