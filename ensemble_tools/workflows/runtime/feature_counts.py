@@ -22,6 +22,7 @@ import json
 import os
 import stat
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from itertools import takewhile
@@ -100,9 +101,9 @@ def read_counts(directory: Path) -> list[ColumnCounts]:
     return list(sums.values())
 
 
-def name_files(directory: Path) -> list[Path]:
+def name_files(directory: Path) -> Iterator[Path]:
     """The files that a directory may have; processes take the first that is free."""
-    return [directory / f"{number}.counts" for number in range(_MOST_FILES)]
+    return (directory / f"{number}.counts" for number in range(_MOST_FILES))
 
 
 def _read_file(path: Path) -> list[ColumnCounts]:
