@@ -93,7 +93,7 @@ def subtract(models: list[ModelFeatures], before: list[ModelFeatures]) -> list[M
 
 
 def _subtract(now: ColumnCounts, before: ColumnCounts | None) -> ColumnCounts:
-    if before is None or before.fitted != now.fitted or before.rows_seen > now.rows_seen:
+    if before is None or before.fitted != now.fitted:
         return now
     numbers = {name: getattr(now, name) - getattr(before, name) for name in _NUMBERS}
     places = tuple(more - less for more, less in zip(now.places, before.places, strict=True))

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from merlin_simulator.watch.events import Event, EventLog
@@ -100,6 +100,33 @@ async def test_it_shows_what_there_is(page: Page, endpoint: PlayedEndpoint) -> N
         assert await page.evaluate(texts_of(".chip")) == ["b"]
         assert "400 MB of 4.0 GB" in await page.evaluate(text_of(".bar .amount"))
         await page.until(f"{text_of('#events .sentence')} === 'Loaded a.tar.gz in 1.5 s, 1.0 MB'")
+
+
+async def test_it_shows_whose_values_are_unknown(page: Page, endpoint: PlayedEndpoint) -> None:
+    """By what the containers count, the worst archive first; nothing where they count nothing."""
+    count = 'serve_feature_{}_total{{target_model="{}",model_name="m"}} {}\n'
+    counts = [("values", "a", 200), ("unseen", "a", 2), ("null", "a", 50), ("values", MARKUP, 200)]
+    lines = "".join(
+        count.format(name, target.replace('"', '\\"'), number)
+        for name, target, number in [*counts, ("unseen", MARKUP, 11)]
+    )
+    app = page_app(endpoint)
+    app.routes.append(Route("/metrics", lambda _: PlainTextResponse(lines)))
+    async with showing(page, endpoint, app) as url:
+        assert await page.evaluate(hidden("#features"))
+        endpoint.put(replace(an_instance("instance-1"), url=url))
+        await page.open(f"{url}/")
+        await page.until(f"!{hidden('#features')}")
+        assert await page.evaluate(texts_of("#features dt")) == [MARKUP, "a"]
+        assert await page.evaluate(texts_of("#features .value")) == ["5.5 %", "1.0 %"]
+        assert await page.evaluate(texts_of("#features .remark")) == [
+            "of 200; 0.0 % null",
+            "of 200; 25.0 % null",
+        ]
+        bad = (
+            "[...document.querySelectorAll('#features div[data-bad]')].map((it) => it.dataset.bad)"
+        )
+        assert await page.evaluate(bad) == ["true", "false"]
 
 
 async def test_it_links_to_the_metrics_that_this_browser_can_reach(

@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import Event, EventLog
+from merlin_simulator.watch.features import read_features
 from merlin_simulator.watch.state import EndpointView, InstanceState, Viewed
 
 #: Where the page's files lie.
@@ -92,6 +93,9 @@ BATCH = 500
 
 #: What EventSource waits before it tries again, milliseconds.
 RETRY_MS = 1000
+
+#: Instances whose containers are asked for what they count.
+_ANSWERING = (InstanceState.IN_SERVICE, InstanceState.UNHEALTHY)
 
 #: Where the page of one of many endpoints is, and below it its data.
 ONE_OF_MANY = "/simulator/endpoints/{name}"
@@ -177,6 +181,10 @@ def _data_routes(
     async def targets(_: Request, watched: Watched) -> Response:
         return answer_json(make_targets(watched.endpoint.view()))
 
+    async def features(_: Request, watched: Watched) -> Response:
+        serving = (it for it in watched.endpoint.view().instances if it.state in _ANSWERING)
+        return answer_json(await read_features([instance.url for instance in serving]))
+
     def route(name: str, answer: Callable[[Request, Watched], Awaitable[Response]]) -> Route:
         async def found(request: Request) -> Response:
             watched = find(request)
@@ -189,6 +197,7 @@ def _data_routes(
         route("events", events),
         route("health", health),
         route("targets", targets),
+        route("features", features),
     ]
 
 

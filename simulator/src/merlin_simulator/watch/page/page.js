@@ -5,6 +5,7 @@ import { element, mark, pairs, say } from "./elements.js";
 import { Endpoint } from "./endpoint.js";
 import { EventList } from "./list.js";
 import { Example } from "./example.js";
+import { Features } from "./features.js";
 import { Feed } from "./feed.js";
 import { History } from "./history.js";
 import { Instances } from "./instances.js";
@@ -157,3 +158,4 @@ by("pause").addEventListener("click", () => {
 document.addEventListener("visibilitychange", () => requestAnimationFrame(draw));
 every();
 feed.start();
+new Features(by("features")).read();
