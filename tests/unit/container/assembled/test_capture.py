@@ -111,3 +111,12 @@ def test_a_bucket(
     assert vars(refused)["failure"] == "NoSuchBucket"
     assert lost.getMessage() == "the last captures were lost"
     assert not [*(tmp_path / "there").rglob("*.jsonl")]
+
+
+def test_streams_are_not_captured(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so; nothing is made."""
+    captured = tmp_path / "captured"
+    streams = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate_stream"}
+    with container_on_fake(tmp_path / "c", SERVE_CAPTURE=str(captured), **streams):
+        assert "SERVE_CAPTURE has no effect: answers that stream are not captured" in caplog.text
+    assert not captured.exists()
