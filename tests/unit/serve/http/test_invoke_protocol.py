@@ -106,6 +106,52 @@ async def test_in_pieces_and_again(routes: RoutesOnFake) -> None:
     assert (await wire.answer())[2] == b"n:" + b"g" * 3_000_000
 
 
+@pytest.mark.parametrize("step", [3_001, 200_003, 2_000_000])
+@pytest.mark.parametrize("headers", ["", "Connection: close\r\n", "Expect: 100-continue\r\n"])
+async def test_a_large_body_in_segments(routes: RoutesOnFake, step: int, headers: str) -> None:
+    """Comes whole, with a small one ahead of it and, in its last segment, one behind it."""
+    wire = await routes.connect()
+    large = bytes(range(251)) * 4_000
+    sent = post("m", b"1") + post("n", large, headers=headers)
+    ends = "close" in headers
+    sent += b"" if ends else post("m", b"2")
+    for start in range(0, len(sent), step):
+        wire.writer.write(sent[start : start + step])
+        await asyncio.sleep(0)
+    for body in (b"m:1", b"n:" + large, *([] if ends else [b"m:2"])):
+        while (answer := await wire.answer())[0] == 100:  # he is told to go on
+            pass
+        assert answer[2] == body
+    assert not ends or await wire.is_closed()
+
+
+async def test_a_large_body_whose_head_comes_first(routes: RoutesOnFake) -> None:
+    """As many clients send it: what is looked into is bytes, as ever."""
+    wire = await routes.connect()
+    whole = post("m", b"x" * 1_000_000)
+    await wire.send(whole[:-1_000_000], whole[-1_000_000:])
+    assert (await wire.answer())[2] == b"m:" + b"x" * 1_000_000
+    assert routes.invocation.begun_with == [bytes]
+
+
+async def test_large_bodies_that_break_off(routes: RoutesOnFake) -> None:
+    """By their callers, or for want of room: nothing of them is held any more."""
+    gone = await routes.connect()
+    await gone.send(post("m", b"x" * 10_000_000)[:-1])
+    await until(lambda: routes.queues.held_bytes > 9_000_000)
+    gone.writer.close()
+    await until(lambda: routes.queues.held_bytes == 0)
+    wires = [await routes.connect() for _ in range(4)]
+    for wire in wires:
+        await wire.send(post("m", b"x" * 15_000_000)[:-1])
+    (status, _, body) = await wires[-1].answer()
+    assert status == 503
+    assert b"SERVE_MAX_WAITING_TOTAL_MB" in body
+    assert await wires[-1].is_closed()
+    await wires[0].send(b"x")
+    assert (await wires[0].answer())[0] == 200
+
+
 async def test_an_empty_body(routes: RoutesOnFake) -> None:
     """Is forwarded as one; what it means is not the protocol's."""
     wire = await routes.connect()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -402,6 +403,91 @@ async def test_a_piece_in_the_turn_of_its_limit_leaves_the_next_its_own() -> Non
         loop.call_soon(connection.data_received, b"y")
         assert await connection.piece(WAIT_S) == b"y"
         connection.close()
+
+
+#: Larger than what is read of an answer before the rest is read where it stays.
+LARGE = bytes(range(251)) * 12_000
+
+
+@pytest.mark.parametrize("step", [4_099, 300_007, len(LARGE) + 1_000])
+async def test_a_large_answer_is_whole(step: int) -> None:
+    """However it comes; the connection goes on with small ones."""
+
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            said = answer(LARGE)
+            for start in range(0, len(said), step):
+                await peer.send(said[start : start + step])
+                await asyncio.sleep(0)
+            await peer.request()
+            await peer.send(answer())
+
+    async with fake_server(script) as stage:
+        for _ in range(2):
+            assert text(await ask(stage)) == LARGE
+            assert text(await ask(stage)) == b"ok"
+        assert stage.connections == 1
+
+
+@pytest.mark.parametrize("more", [b"x", answer()])
+async def test_what_follows_a_large_answer(more: bytes) -> None:
+    """Does not change it, and nothing more is asked on that connection."""
+    async with fake_server(repeating(answer(LARGE) + more)) as stage:
+        assert text(await ask(stage)) == LARGE
+        while stage.http.idle and not stage.http.idle[0].closed:  # noqa: ASYNC110 # it has no event
+            await asyncio.sleep(0)
+        assert text(await ask(stage)) == LARGE
+        assert stage.connections == 2
+
+
+async def test_a_large_answer_that_breaks_off() -> None:
+    """Is none, as a small one."""
+    async with fake_server(saying(answer(LARGE)[:-1])) as stage:
+        with pytest.raises(ConnectionFailed, match="the connection ended"):
+            await ask(stage)
+
+
+class Held:
+    """The place of a request that is given up."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+
+    def keep(self) -> Callable[[], None]:
+        return self.released.set
+
+
+async def test_a_large_answer_that_nobody_waits_for() -> None:
+    """Its rest is read and not kept; then the connection is used again."""
+    half, go_on = asyncio.Event(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        said = answer(LARGE)
+        await peer.send(said[: len(said) // 2])
+        half.set()
+        await go_on.wait()
+        await peer.send(said[len(said) // 2 :])
+        await peer.request()
+        await peer.send(answer())
+
+    async with fake_server(script) as stage:
+        held = Held()
+        asking = stage.http.request(
+            b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S, held=held, left_s=WAIT_S
+        )
+        task = asyncio.ensure_future(asking)
+        await asyncio.wait_for(half.wait(), WAIT_S)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        (left,) = stage.http.left
+        go_on.set()
+        await asyncio.wait_for(held.released.wait(), WAIT_S)
+        assert left.buffered < len(LARGE) * 2 // 3
+        assert text(await ask(stage)) == b"ok"
+        assert stage.connections == 1
 
 
 async def test_a_cancelled_request_closes_its_connection() -> None:
