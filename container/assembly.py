@@ -185,6 +185,7 @@ class Container:
             choices=lambda: self._choose(models(), warm, most),
             write_tables=self._table_cache.write,
             counts_features=settings.feature_metrics != "off",
+            runtime=serving_repository.with_name("compiled_workflow"),
             gpus=gpus,
             root_setting=limits.MODEL_ROOT,
         )

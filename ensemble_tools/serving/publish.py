@@ -57,8 +57,11 @@ def publish(
     serving_repository: Path,
     write: TableWriter = write_tables,
     counts: bool = False,
+    runtime: Path | None = None,
 ) -> None:
     """Write the plan's model directories; on an error nothing of the plan is left behind.
+
+    runtime: as put_compiled's.
 
     Blocking. Raises WorkflowsUnusable for compiled workflows of whose category files no tables can
     be made: the plan is to be made without them. Raises OSError (no space, name taken):
@@ -69,7 +72,7 @@ def publish(
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
     published: list[Path] = []
     try:
-        _write_all(plan, staging, write, counts)
+        _write_all(plan, staging, write, counts, runtime)
         for model in plan.models:
             _check_one_workflow(model)
         archives = [it.own_code.archive for it in plan.models if it.own_code and it.runs_own_code]
@@ -132,7 +135,9 @@ def _check_name_free(target: Path) -> None:
         raise FileExistsError(errno.EEXIST, "the name is in use", str(target))
 
 
-def _write_all(plan: ServingPlan, staging: Path, write: TableWriter, counts: bool) -> None:
+def _write_all(
+    plan: ServingPlan, staging: Path, write: TableWriter, counts: bool, runtime: Path | None
+) -> None:
     """Write every model; raises WorkflowsUnusable for all workflows of the plan that are."""
     unusable: dict[str, str] = {}
     waiting = [(model, staging / model.triton_name) for model in plan.models]
@@ -140,7 +145,7 @@ def _write_all(plan: ServingPlan, staging: Path, write: TableWriter, counts: boo
         model, directory = waiting.pop(0)
         _write_overlay(model, directory, plan.entry)
         try:
-            put_compiled(model, directory, write)
+            put_compiled(model, directory, write, runtime)
             if counts and model.compiled is not None:
                 _counts_of(model.compiled, directory).mkdir()
             _put_in_front(model, directory)
@@ -165,8 +170,16 @@ def _interpreter(model: PublishedModel) -> str:
     return compiled or model.interpreter or NVTABULAR
 
 
-def put_compiled(model: PublishedModel, directory: Path, write: TableWriter = write_tables) -> None:
+def put_compiled(
+    model: PublishedModel,
+    directory: Path,
+    write: TableWriter = write_tables,
+    runtime: Path | None = None,
+) -> None:
     """Put the model's compiled workflow into its directory, in the place of what is there.
+
+    runtime: where the one lies, or is put, that models link to, so that Python compiles it once for
+    all of them; None for one of its own.
 
     Raises WorkflowsUnusable where no tables can be made of its category files; PayloadBroken, also
     where NVTabular serves it: nothing should read what stands for many times its size.
@@ -187,12 +200,35 @@ def put_compiled(model: PublishedModel, directory: Path, write: TableWriter = wr
         raise WorkflowsUnusable({model.source_name: str(error)}) from error
     (tables / _PROGRAM).write_text(program_text(model.compiled.program, rows), encoding="utf-8")
     model_file = directory / model.compiled.model_file
+    if runtime is None:
+        _put_runtime(model_file.parent / _RUNTIME, for_kept=not model.is_compiled_whole)
+    else:
+        _share_runtime(runtime)
+        (model_file.parent / _RUNTIME).symlink_to(runtime.absolute())
+    _put(model_file, _read_model_file(_WHOLE if model.is_compiled_whole else _PART))
+
+
+def _share_runtime(runtime: Path) -> None:
+    if runtime.is_dir():
+        return
+    made = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=runtime.parent))
+    try:
+        _put_runtime(made, for_kept=True)
+        made.rename(runtime)
+    except OSError:
+        if not runtime.is_dir():  # another load has made it meanwhile
+            raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _put_runtime(directory: Path, for_kept: bool) -> None:
+    """for_kept: with what an operator needs that is kept."""
     texts = dict(_read_runtime())
-    if not model.is_compiled_whole:
+    if for_kept:
         texts.update({name: _read_model_file(file) for name, file in _FOR_KEPT.items()})
     for name, text in texts.items():
-        _put(model_file.parent / _RUNTIME / name, text)
-    _put(model_file, _read_model_file(_WHOLE if model.is_compiled_whole else _PART))
+        _put(directory / name, text)
 
 
 @contextlib.contextmanager

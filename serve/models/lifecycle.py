@@ -69,6 +69,7 @@ class LifecycleSettings:
     choices: Callable[[], Choices] = Choices  # how archives are served
     write_tables: TableWriter = write_tables  # of compiled workflows
     counts_features: bool = False  # whether compiled workflows count their columns' values
+    runtime: Path | None = None  # of compiled workflows, as publish takes it
     gpus: int = 0  # that the machine has
     root_setting: str = ""  # what sets the model root, as a message names it
     thread_s: float = 5.0  # for a thread whose load is given up
@@ -313,7 +314,7 @@ class Lifecycle:
         repository = self._settings.serving_repository
         retract(plan, repository)  # what a lack has left of another
         write = record.timed("tables", self._settings.write_tables)
-        publish(plan, repository, write, self._settings.counts_features)
+        publish(plan, repository, write, self._settings.counts_features, self._settings.runtime)
 
     async def _retract(self, plan: ServingPlan) -> None:
         repository = self._settings.serving_repository

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from ensemble_tools.errors import EntryRefused, PayloadBroken, PayloadMissing, W
 from ensemble_tools.serving.compilation import Compile, compile_model
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import Choices, PublishedModel, ServingPlan, plan_archive
-from ensemble_tools.serving.publish import publish
+from ensemble_tools.serving.publish import publish, retract
 from tests.support.category_files import with_a_category_twice
 
 DENSE = Path(__file__).parents[4] / "examples/merlin/dense/repository"
@@ -147,6 +148,26 @@ def test_published(repository: Path, tmp_path: Path) -> None:
     assert "compiled_workflow" in (directory / "model.py").read_text()
     assert "nvtabular" in (repository / STEP / "1/model.py").read_text().lower()
     assert not (repository / STEP / "1/tables").exists()
+
+
+def test_the_runtime_of_all(repository: Path, tmp_path: Path) -> None:
+    """Models link to one, which is whole as soon as it is there, and stays when they go."""
+    serving, runtime = tmp_path / "serving", tmp_path / "runtime"
+    serving.mkdir()
+    made = planned(repository)[0]
+    with ThreadPoolExecutor(4) as threads:
+        repositories = [tmp_path / "serving" / str(number) for number in range(8)]
+        for each in repositories:
+            each.mkdir()
+        list(threads.map(lambda each: publish(made, each, runtime=runtime), repositories))
+    for each in repositories:
+        link = each / step_of(made).triton_name / "1/compiled_workflow"
+        assert link.readlink() == runtime
+        assert (link / "operations/scaling.py").is_file()
+        retract(made, each)
+    assert (runtime / "graph_json.py").is_file()
+    assert {*tmp_path.iterdir()} >= {serving, runtime}
+    assert not [*tmp_path.glob(".*")]
 
 
 @pytest.mark.parametrize("fault", ["cut off", "another schema"])
