@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,8 +54,8 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     "apart": {"SERVE_WARM": "off"},
 }
 _DEFAULTS: Mapping[str, str] = {}
-#: In Triton's file, what is not Triton's stands behind it.
-_ADDED = "# --- by the container"
+#: In Triton's file, what is Triton's stands between these lines.
+_TRITONS = re.compile("# --- Triton's\n(.*)# --- by the container", re.DOTALL)
 #: Where the container's tritonserver listens, and with what repository.
 _OWN = tuple(
     f"--{name}="
@@ -219,7 +220,8 @@ class Contenders:
             shutil.copytree(top, copied, symlinks=True)
             own = {"--backend-directory": str(copied / backends.relative_to(top))}
             utils = copied / backends.relative_to(top) / "python/triton_python_backend_utils.py"
-            utils.write_text(utils.read_text().partition(_ADDED)[0])
+            if tritons := _TRITONS.search(utils.read_text()):
+                utils.write_text(tritons[1])
             taken = [_replace_value(argument, own) for argument in taken]
         listed = Path(f"/proc/{self.ours.triton.pid}/environ").read_bytes().decode().split("\0")
         environment = dict(pair.split("=", 1) for pair in listed if "=" in pair)

@@ -1,7 +1,8 @@
-"""Triton's file of Python functions that models import, with those for strings made faster.
+"""Triton's file of Python functions that models import, made faster.
 
-tritonserver's stub calls them by their names in that file. They are replaced only where they are
-those that were compared with the new ones (2.36 to 2.51 have the same).
+tritonserver's stub imports it before the model, and calls its functions for strings by their names.
+Functions are replaced only where they are those that were compared with the new ones (2.36 to 2.51
+have the same). Generated steps are spared a part of numpy.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ import hashlib
 from pathlib import Path
 
 UTILS = "triton_python_backend_utils.py"
-#: Behind it stands what is not Triton's.
-MARK = "\n\n# --- by the container: the same, faster\n\n"
+#: Between them stands what is Triton's.
+BEGIN, END = "\n\n# --- Triton's\n\n", "\n\n# --- by the container: the same, faster\n\n"
 
-_FASTER = Path(__file__).parents[1] / "backends/shared/bytes_tensors.py"
-#: Of their sources, without comments and docstrings (SHA-256).
+_SHARED = Path(__file__).parents[1] / "backends/shared"
+_ABOVE, _BEHIND = _SHARED / "lean_numpy.py", _SHARED / "faster_utils.py"
+#: Of functions' sources, without comments and docstrings (SHA-256).
 _KNOWN = {
     "serialize_byte_tensor": "d16496faf3580c9c2f12df2c204e61e4f0edf5e192a930349a52cf0784a6e022",
     "deserialize_bytes_tensor": "27efc9524bb54b0c8aacca0ee00be95a8e99175655683c8ff993285f1c0f937c",
+    "get_input_tensor_by_name": "7eb5680226445e07d29dfa453f2784f574459a51fd667ff61501565d67e34508",
 }
 
 
 def write_faster_utils(utils: Path) -> str | None:
-    """The file's text with the faster functions in it; None where Triton's are not the known ones.
+    """The file's text with what is faster; None where Triton's functions are not the known ones.
 
     utils: the file, which need not be there.
     """
@@ -32,11 +35,11 @@ def write_faster_utils(utils: Path) -> str | None:
     text = utils.read_text("utf-8")
     if digest_functions(text) != _KNOWN:
         return None
-    return text + MARK + _FASTER.read_text("utf-8")
+    return f"{_ABOVE.read_text('utf-8')}{BEGIN}{text}{END}{_BEHIND.read_text('utf-8')}"
 
 
 def digest_functions(text: str) -> dict[str, str]:
-    """By name, of the two functions that a text defines."""
+    """By name, of the functions in question that a text defines."""
     try:
         defined = ast.parse(text).body
     except (SyntaxError, ValueError):

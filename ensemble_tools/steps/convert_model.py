@@ -1,3 +1,4 @@
+# numpy: arrays alone
 """Brings columns into the form and data type that the next model wants, as Merlin's executor does.
 
 Generated beside the models of an archive, since Triton's ensembles neither cast nor reshape. Needs

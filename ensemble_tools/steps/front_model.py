@@ -1,3 +1,4 @@
+# numpy: arrays alone
 """Stands in front of an ensemble that answers a column under the name of a request's column.
 
 Generated: in an ensemble a name is one tensor, so the ensemble behind this model uses names of its

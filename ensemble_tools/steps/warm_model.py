@@ -1,3 +1,4 @@
+# numpy: arrays alone
 """Stands in front of a model that needs a large library, which is in served_model.py beside it.
 
 Generated: a child of a warm interpreter runs the model, which has imported LIBRARY already, and

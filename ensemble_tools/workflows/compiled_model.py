@@ -1,3 +1,4 @@
+# numpy: arrays alone
 """A compiled workflow as a Triton model: numpy, and what lies beside this file."""
 
 import time
@@ -20,7 +21,6 @@ class TritonPythonModel:
         version = Path(__file__).parent
         self._before_an_error_s = 0.0 if "joined" in args else _BEFORE_AN_ERROR_S
         self._program = LoadedProgram(version / "tables")
-        self._tensors = self._program.tensors
 
     def execute(self, requests):
         return [self._answer(request) for request in requests]
@@ -30,10 +30,7 @@ class TritonPythonModel:
 
     def _answer(self, request):
         try:
-            tensors = {
-                name: pb_utils.get_input_tensor_by_name(request, name).as_numpy()
-                for name in self._tensors
-            }
+            tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
             answer = self._program.run(tensors)
             return pb_utils.InferenceResponse(
                 [pb_utils.Tensor(name, np.ascontiguousarray(a)) for name, a in answer.items()]

@@ -36,7 +36,6 @@ class TritonPythonModel:
         self._kept_operators = KeptOperators(version / "workflow", args)
         self._program = LoadedProgram(version / "tables", self._kept_operators.find_runner)
         self._kept_operators.columns = self._program.columns
-        self._tensors = self._program.tensors
 
     def execute(self, requests):
         return [self._answer(request) for request in requests]
@@ -46,10 +45,7 @@ class TritonPythonModel:
 
     def _answer(self, request):
         try:
-            tensors = {
-                name: pb_utils.get_input_tensor_by_name(request, name).as_numpy()
-                for name in self._tensors
-            }
+            tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
             try:
                 answer = self._program.run(tensors)
             except LeftToNVTabular as refusal:

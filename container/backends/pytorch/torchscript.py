@@ -302,10 +302,11 @@ def indices(names, direction):
     numbers = [name.partition("__")[2] for name in names]
     if all("__" in name and (not n or n.isdigit()) for name, n in zip(names, numbers)):  # noqa: B905
         return [int(number or 0) for number in numbers]
-    pb_utils.Logger.log_warn(
-        f"{direction} names {names} do not all follow the <name>__<index> naming convention: "
-        "taking them in the order of the model configuration"
-    )
+    if len(names) > 1:
+        pb_utils.Logger.log_warn(
+            f"{direction} names {names} do not all follow the <name>__<index> naming convention: "
+            "taking them in the order of the model configuration"
+        )
     return list(range(len(names)))
 
 

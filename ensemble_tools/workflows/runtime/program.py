@@ -72,11 +72,6 @@ class LoadedProgram:
         """The request's columns and the tensors of each."""
         return {column.name: column.tensors for column in self._inputs}
 
-    @property
-    def tensors(self) -> list[str]:
-        """The names of the tensors that a request has."""
-        return [name for column in self._inputs for name in column.tensors]
-
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
         """Tensors of a request -> those of the answer; raises RequestError.
 

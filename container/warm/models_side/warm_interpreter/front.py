@@ -183,7 +183,15 @@ class Remote:
             if kind != LOG:
                 return (kind, reply), arrays
             with contextlib.suppress(Exception):  # some texts cannot be written
-                getattr(pb_utils.Logger, reply[0], pb_utils.Logger.log_info)(reply[1])
+                log(*reply)
+
+
+def log(level, text):
+    """A line of the child's, by Triton's Logger, which has inspect find out who logs."""
+    import inspect
+
+    inspect.modulesbyfile.setdefault(__file__, __name__)  # else it looks into all modules there are
+    getattr(pb_utils.Logger, level, pb_utils.Logger.log_info)(text)
 
 
 def response(answer, arrays):

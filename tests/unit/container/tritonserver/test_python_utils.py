@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,24 +13,28 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from container.tritonserver.python_utils import MARK, UTILS, write_faster_utils
-from container.tritonserver.runtime import find_tritonserver
+import ensemble_tools
+from container.tritonserver.python_utils import BEGIN, END, UTILS, write_faster_utils
+from container.tritonserver.runtime import MERLIN_PYTHON, find_tritonserver
 from tests.support.examples import examples
 from tests.unit.container.conftest import WHEEL_2_36
 
 ROOTS = (find_tritonserver(None, {"PATH": ""}).parents[1], WHEEL_2_36.parents[1])
+STEPS, WORKFLOWS = (Path(ensemble_tools.__file__).parent / it for it in ("steps", "workflows"))
+MARKED = ("convert", "front", "warm")
 TRITONS = [root / "backends/python" / UTILS for root in ROOTS]
 
 
-def functions(text: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Those of the file that read and write strings."""
+def functions(text: str) -> list[Callable[..., Any]]:
+    """Those of the file that read and write strings, and find an input."""
     module: dict[str, Any] = {}
     exec(text, module)
-    return module["serialize_byte_tensor"], module["deserialize_bytes_tensor"]
+    names = ("serialize_byte_tensor", "deserialize_bytes_tensor", "get_input_tensor_by_name")
+    return [module[name] for name in names]
 
 
-WRITE, READ = functions(TRITONS[0].read_text())
-WRITE_FASTER, READ_FASTER = functions(write_faster_utils(TRITONS[0]) or "")
+WRITE, READ, FIND = functions(TRITONS[0].read_text())
+WRITE_FASTER, READ_FASTER, FIND_FASTER = functions(write_faster_utils(TRITONS[0]) or "")
 
 
 def outcome(function: Callable[[Any], Any], argument: Any) -> Any:
@@ -59,10 +65,35 @@ OTHERS = st.sampled_from(
 
 @pytest.mark.parametrize("utils", TRITONS)
 def test_known_files(utils: Path) -> None:
-    """Of the oldest and the newest tritonserver here: Triton's own text, and ours behind it."""
+    """Of the oldest and the newest tritonserver here: Triton's own text, and ours around it."""
     text = write_faster_utils(utils)
     assert text is not None
-    assert text.startswith(utils.read_text() + MARK)
+    assert BEGIN + utils.read_text() + END in text
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_numpy_of_a_step(marked: bool, tmp_path: Path) -> None:
+    """Whose file says so has arrays alone, and all else as soon as it asks; others have numpy."""
+    (tmp_path / UTILS).write_text(write_faster_utils(TRITONS[0]) or "")
+    model_file = tmp_path / "model.py"
+    model_file.write_text(f"""{"# numpy: arrays alone" if marked else ""}
+import sys
+import triton_python_backend_utils
+import numpy
+was_there = ["numpy.random.mtrand" in sys.modules, "numpy.ma.core" in sys.modules]
+print([*was_there, numpy.random.RandomState(0).randint(9), numpy.ma.array([3]).sum()])
+""")
+    ran = subprocess.run([MERLIN_PYTHON, model_file], capture_output=True, text=True, check=True)
+    there = not marked
+    assert ran.stdout == f"{[there, there, 5, 3]}\n"
+
+
+@pytest.mark.parametrize(
+    "source", [WORKFLOWS / "compiled_model.py", *(STEPS / f"{name}_model.py" for name in MARKED)]
+)
+def test_steps_that_need_arrays_alone(source: Path) -> None:
+    """Each says so in its first line, as it is looked for there."""
+    assert source.read_text().startswith("# numpy: arrays alone\n")
 
 
 @given(st.lists(BYTES) | st.lists(TEXTS) | st.lists(BYTES | TEXTS | OTHERS))
@@ -106,6 +137,54 @@ def test_strings_are_read_as_triton_reads_them(values: list[bytes], more: bytes,
 def test_what_is_no_bytes_is_read_as_triton_reads_it(encoded: Any) -> None:
     """Models call the function themselves, too: with the () that an empty array is written as."""
     assert outcome(READ_FASTER, encoded) == outcome(READ, encoded)
+
+
+class Tensor:
+    """As Triton's, for what is asked of it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+
+class TritonRequest:
+    """As Triton's: each call makes a list of all inputs."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self._tensors, self.asked = tensors, 0
+
+    def inputs(self) -> list[Tensor]:
+        self.asked += 1
+        return [*self._tensors]
+
+
+class Slotted(TritonRequest):
+    """One that has no place for weak references."""
+
+    __slots__ = ("_tensors", "asked")
+    __eq__ = object.__eq__  # nor a hash
+
+
+@pytest.mark.parametrize("kind", [TritonRequest, Slotted])
+def test_inputs_are_found_as_triton_finds_them(kind: type[TritonRequest]) -> None:
+    """The same objects, the first of two of one name, None for others and for what is no name."""
+    request, other = kind(*map(Tensor, "abca")), kind(Tensor("a"), Tensor("é"))
+    for name in ("a", "b", "c", "d", np.str_("b"), b"a", None, ["a"], "é", "a"):
+        assert FIND_FASTER(request, name) is FIND(request, name)
+        assert FIND_FASTER(other, name) is FIND(other, name)
+
+
+def test_inputs_are_asked_for_once_and_not_kept() -> None:
+    """However many are found; they go with their request."""
+    tensors = [Tensor(str(number)) for number in range(140)]
+    request, gone = TritonRequest(*tensors), weakref.ref(tensors[0])
+    assert [FIND_FASTER(request, tensor.name()) for tensor in tensors] == tensors
+    assert request.asked == 1
+    del request
+    tensors.clear()
+    assert gone() is None
 
 
 def test_an_unknown_file_is_left_alone(tmp_path: Path) -> None:
