@@ -35,6 +35,8 @@ class TargetEncode(Operation):
 
     def prepare(self, tables: Sequence[Lookup]) -> Transform:
         table = tables[self.table]
+        if self.seed is not None:
+            np.random.RandomState(self.seed)  # imported at the load, not at the first request
 
         def encode(*columns: Column) -> list[Column]:
             keys = [column.values for column in columns]
