@@ -139,6 +139,41 @@ def test_what_is_published(name: str, served: Served) -> None:
     assert delivered.resolve().is_relative_to(Path(served.original.models()[name]).resolve())
 
 
+def test_values_are_counted(served: Served) -> None:
+    """Those of an export whose steps are joined, beside the sizes in its category files."""
+    root = Path(served.compiled.models()["dense"]).parent / "counted"
+    shutil.copytree(EXAMPLES / "dense/repository", root)
+    request = json.loads((EXAMPLES / "dense/request.json").read_text())
+    with served.compiled.loaded("counted", root):
+        assert (served.compiled.serving / f"counted/1/steps/counted.{STEP}").is_dir()
+        for _ in range(3):
+            outputs(served.compiled, "counted", request)
+        until(lambda: count_rows(served.compiled, "counted") == 15, "all rows are counted")
+        columns = counted_columns(served.compiled, "counted")
+    assert {*columns} == {tensor["name"] for tensor in request["inputs"]}
+    assert {(column["counted"], column["values"]) for column in columns.values()} == {(15, 15)}
+    sent = {tensor["name"]: np.array(tensor["data"]) for tensor in request["inputs"]}
+    for name in ("item_id", "user_id"):
+        file = root / STEP / f"1/workflow/categories/unique.{name}.parquet"
+        vocabulary, sizes = (column.to_numpy() for column in pyarrow.parquet.read_table(file))
+        assert columns[name]["unseen"] == 3 * np.count_nonzero(~np.isin(sent[name], vocabulary))
+        assert sum(columns[name]["places"]) == 15 - columns[name]["unseen"]
+        assert sum(columns[name]["fitted"]["places"]) == sizes.sum()
+
+
+def counted_columns(container: Container, name: str) -> dict[str, Any]:
+    """The counts of a model with one workflow."""
+    answer = container.http.get(f"/models/{name}/features")
+    assert answer.status_code == 200, answer.text
+    ((columns,),) = (model["workflows"].values() for model in answer.json()["models"])
+    return {column["column"]: column for column in columns}
+
+
+def count_rows(container: Container, name: str) -> int:
+    """0 before anything has come."""
+    return int(max(column["rows_seen"] for column in counted_columns(container, name).values()))
+
+
 def test_the_log_says_what_is_compiled(served: Served) -> None:
     assert served.compiled.log.count('compiled="1 of 1') >= len(NAMES)
     assert 'compiled="1 of 1' not in served.original.log

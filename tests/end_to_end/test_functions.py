@@ -17,7 +17,7 @@ import pytest
 
 from ensemble_tools.workflows.runtime.kept import RUN_WITHOUT_NVTABULAR
 from tests.contract.test_contract_warm import interpreters
-from tests.support.container import ROOT, Container, running
+from tests.support.container import ROOT, Container, running, until
 from tests.support.protocol import values
 
 PYTHON = ROOT / ".venv-merlin/bin/python"
@@ -104,6 +104,13 @@ def ask(container: Container, name: str, *columns: str) -> Any:
     return answer
 
 
+def count_values(container: Container, name: str) -> int:
+    """Of a request's column."""
+    (model,) = container.http.get(f"/models/{name}/features").json()["models"]
+    ((*columns,),) = model["workflows"].values()
+    return sum(column["values"] for column in columns if column["column"] == "user")
+
+
 def test_functions_alone_import_nothing(container: Container, exports: Path) -> None:
     """Lambdas, a Filter, operators by value, a Groupby of dates and a ListSlice of lists.
 
@@ -120,6 +127,7 @@ def test_functions_alone_import_nothing(container: Container, exports: Path) -> 
         answer = container.invoke("alone", {"inputs": [user, *others]})
         assert answer.status_code == 400
         assert "the request has no rows: " in answer.text
+        until(lambda: count_values(container, "alone") == 12, "the compiled part has counted")
     assert "NVTabular is imported" not in container.log
     assert {process.command[1] for process in interpreters(container)} == {"pandas"}
 
