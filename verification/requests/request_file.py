@@ -6,6 +6,7 @@ import json
 import struct
 from io import BytesIO
 from pathlib import Path
+from reprlib import repr as shorten
 from typing import Any
 
 from ensemble_tools.answers.exchange import TensorRequest, make_tensor, read_bytes
@@ -73,11 +74,13 @@ def _read_request(path: Path, where: str, content: Any, binary: bytes = b"") -> 
 def _read_tensor(path: Path, where: str, content: dict[str, Any], binary: BytesIO) -> Tensor:
     data_type, shape = content.get("datatype"), content.get("shape")
     data: Any = content.get("data")
-    if data_type not in NUMPY_TYPES:
+    if not isinstance(data_type, str) or data_type not in NUMPY_TYPES:
         expected = f"one of {', '.join(NUMPY_TYPES)}"
-        raise RequestsUnusable(path, where, f"the datatype {data_type!r}", expected)
+        raise RequestsUnusable(path, where, f"the datatype {shorten(data_type)}", expected)
     if not isinstance(shape, list) or not all(_is_size(size) for size in shape):
-        raise RequestsUnusable(path, where, f"the shape {shape!r}", "a list of sizes such as [5]")
+        raise RequestsUnusable(
+            path, where, f"the shape {shorten(shape)}", "a list of sizes such as [5]"
+        )
     parameters = content.get("parameters")
     size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
     if not isinstance(data, list) and not _is_size(size):

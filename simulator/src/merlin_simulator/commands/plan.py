@@ -97,7 +97,7 @@ def _add_overrides(group: argparse._ArgumentGroup) -> None:
     counts = "how many instances: 1,2,4 or 1-4, without autoscaling"
     add("--counts", type=_counts, metavar="N,N|N-N", help=counts)
     for option, text in (
-        ("--trace", "requests as CSV of time,target_model"),
+        ("--trace", "requests as CSV of time,target_model, or the folder of a data capture"),
         ("--cloudwatch", "how many requests there were, as CSV of time,invocations"),
         ("--prices", "CSV of instance_type,price_an_hour, in any currency"),
     ):

@@ -116,6 +116,7 @@ def test_json_that_sagemaker_wrote_in_base64(tmp_path: Path) -> None:
         (change_input(data={"inputs": []}), "with the data an object of inputs; expected the body"),
         (json.dumps(make_record(b"no JSON")), "the request is no JSON"),
         (json.dumps(make_record(b'{"text": "a"}')), "no list `inputs` in it"),
+        (change_input(data=JSON.content.decode().replace('"INT64"', "{}")), "the datatype {}"),
         (json.dumps(make_record(BINARY.content[:-1], BINARY.content_type)), "its data do not fit"),
         (json.dumps(make_record(b"", BINARY.content_type)), "the request is no JSON"),
     ],
