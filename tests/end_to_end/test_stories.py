@@ -130,6 +130,22 @@ def test_tenants(tmp_path: Path) -> None:
     assert "Each has its own, and nothing else." in said
 
 
+def test_drift(tmp_path: Path) -> None:
+    """Unseen items are counted exactly; a mistake is refused by captured requests; the new archive
+    knows its items.
+    """
+    said = told(tmp_path, "examples.drift")
+    counts = dict(re.findall(r"^  (shop-., .*): (\d+) items unseen", said, re.MULTILINE))
+    assert [int(counts.pop("shop-b, afternoon")) > 500, *counts.values()] == [True, "0", "0", "0"]
+    shown = re.findall(r"^    (shop-./.)\.tar\.gz .* (\w+)$", said, re.MULTILINE)
+    assert sorted(shown) == [
+        *[("shop-a/1", "stable")] * 3,
+        *(("shop-b/1", "large"), ("shop-b/1", "stable"), ("shop-b/2", "stable")),
+    ]
+    assert said.index("    NOT WITHIN:") < said.index("    WITHIN: kendall=0.3")
+    assert said.endswith("Seen, proved, switched.\n")
+
+
 def test_streaming(tmp_path: Path) -> None:
     """Token by token; who leaves frees the model; errors of the model and of the stream."""
     said = told(tmp_path, "examples.streaming")
