@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, read_c
 
 #: `version` counts the changes that would break a reader.
 FORMAT, VERSION = "merlin-sagemaker-features", 1
-_FITTED = ("mean", "std", "low", "high")
+FITTED = ("mean", "std", "low", "high")
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,23 @@ def explain_no_counts(plan: ServingPlan, serving_repository: Path, setting: str)
     return "none of its processes has counted anything yet"
 
 
-def build_features_document(models: Iterable[Mapping[str, Any]]) -> bytes:
-    """The JSON of some models: each as `asdict` of a ModelFeatures, perhaps with more in it."""
-    document = {"format": FORMAT, "version": VERSION, "models": list(models)}
+def write_features(*models: ModelFeatures, more: Sequence[Mapping[str, Any]] = ()) -> bytes:
+    """The JSON of some models. more: of each what its object has besides; none for nothing."""
+    written = [asdict(_make_finite(it)) for it in models]
+    for model, members in zip(written, more, strict=False):
+        model.update(members)
+    document = {"format": FORMAT, "version": VERSION, "models": written}
     return json.dumps(document, allow_nan=False).encode()
 
 
-def write_features(model: ModelFeatures) -> bytes:
-    """The JSON of one model."""
-    workflows = {name: tuple(map(_make_finite, it)) for name, it in model.workflows.items()}
-    return build_features_document([asdict(replace(model, workflows=workflows))])
+def _make_finite(model: ModelFeatures) -> ModelFeatures:
+    workflows = {name: tuple(map(_make_column_finite, it)) for name, it in model.workflows.items()}
+    return replace(model, workflows=workflows)
 
 
-def _make_finite(counts: ColumnCounts) -> ColumnCounts:
+def _make_column_finite(counts: ColumnCounts) -> ColumnCounts:
     """JSON has no infinite numbers: sums that overflowed give no mean, and such a fit is none."""
-    fitted: dict[str, Any] = {it: _if_finite(getattr(counts.fitted, it)) for it in _FITTED}
+    fitted: dict[str, Any] = {it: _if_finite(getattr(counts.fitted, it)) for it in FITTED}
     counts = replace(counts, fitted=replace(counts.fitted, **fitted))
     if math.isfinite(counts.sum) and math.isfinite(counts.sum_of_squares):
         return counts
@@ -74,4 +76,4 @@ def _make_finite(counts: ColumnCounts) -> ColumnCounts:
 
 
 def _if_finite(number: float | None) -> float | None:
-    return number if number is not None and math.isfinite(number) else None
+    return number if isinstance(number, float | int) and math.isfinite(number) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ensemble_tools.serving.features import FORMAT, VERSION, ModelFeatures
+from ensemble_tools.serving.features import FITTED, FORMAT, VERSION, ModelFeatures
 from ensemble_tools.workflows.runtime.feature_counts import PLACES, ColumnCounts
 from serve.http.contract_bodies import read_list_body
 from verification.errors import CountsUnusable
@@ -93,7 +94,7 @@ def subtract(models: list[ModelFeatures], before: list[ModelFeatures]) -> list[M
 
 
 def _subtract(now: ColumnCounts, before: ColumnCounts | None) -> ColumnCounts:
-    if before is None or before.fitted != now.fitted:
+    if before is None or before.fitted != now.fitted or len(before.places) != len(now.places):
         return now
     numbers = {name: getattr(now, name) - getattr(before, name) for name in _NUMBERS}
     places = tuple(more - less for more, less in zip(now.places, before.places, strict=True))
@@ -103,12 +104,16 @@ def _subtract(now: ColumnCounts, before: ColumnCounts | None) -> ColumnCounts:
 
 
 def _check(source: str, model: ModelFeatures, counts: ColumnCounts) -> None:
-    """What pydantic does not: numbers that no container counts."""
+    """What pydantic does not: numbers that no container writes."""
     where = f"model {model.model_name}, column {counts.column!r}"
     whole = [value for name in _NUMBERS if isinstance(value := getattr(counts, name), int)]
     if not all(0 <= it < 2**63 for it in (*whole, *counts.places, *counts.fitted.places)):
         raise CountsUnusable(source, f"{where}: a count below 0 or above 2**63", _A_DOCUMENT)
-    for places in (counts.places, counts.fitted.places):
+    fitted = counts.fitted
+    floats = (counts.sum, counts.sum_of_squares, *(getattr(fitted, it) for it in FITTED))
+    if not all(math.isfinite(it) for it in floats if it is not None):
+        raise CountsUnusable(source, f"{where}: a number that is not finite", _A_DOCUMENT)
+    for places in (counts.places, fitted.places):
         if len(places) not in (0, PLACES):
             found = f"{where}: {len(places)} places"
             raise CountsUnusable(source, found, f"{PLACES}, or none")

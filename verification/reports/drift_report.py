@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from ensemble_tools.serving.features import ModelFeatures, build_features_document
+from ensemble_tools.serving.features import ModelFeatures, write_features
 from verification.drift.measures import PSI_BOUNDS, SHIFT_BOUNDS, ColumnDrift, Severity
 from verification.reports.text_report import clean, format_table
 
@@ -111,9 +111,10 @@ def list_columns(model: ModelDrift, columns: Iterable[ColumnDrift]) -> list[list
     return [_list_cells(model, column) for column in columns]
 
 
-def build_drift_json(models: Iterable[ModelDrift]) -> bytes:
+def build_drift_json(models: Sequence[ModelDrift]) -> bytes:
     """The document that was read, with the measures in it; it can be read again."""
-    return build_features_document(_build_model(model) for model in models)
+    drift = [{"drift": _build_drift(model)} for model in models]
+    return write_features(*(model.features for model in models), more=drift)
 
 
 def name_column(model: ModelDrift, column: ColumnDrift) -> str:
@@ -122,8 +123,8 @@ def name_column(model: ModelDrift, column: ColumnDrift) -> str:
     return clean(name if len(model.features.workflows) == 1 else f"{column.workflow}: {name}")
 
 
-def _build_model(model: ModelDrift) -> dict[str, Any]:
-    drift = [
+def _build_drift(model: ModelDrift) -> list[dict[str, Any]]:
+    return [
         {
             "workflow": column.workflow,
             "column": column.counts.column,
@@ -132,7 +133,6 @@ def _build_model(model: ModelDrift) -> dict[str, Any]:
         }
         for column in model.columns
     ]
-    return {**asdict(model.features), "drift": drift}
 
 
 def _list_cells(model: ModelDrift, column: ColumnDrift) -> list[str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from ensemble_tools.serving.features import (
     ModelFeatures,
-    build_features_document,
     write_features,
 )
 from tests.unit.verification.drift.fake_container import fake_container
@@ -25,7 +23,7 @@ NONE = ModelFeatures("00bb", "none.tar.gz", why_none="the archive has no NVTabul
 def counts(tmp_path: Path) -> str:
     """A file with both."""
     path = tmp_path / "counts.json"
-    path.write_bytes(build_features_document([asdict(SHOP), asdict(NONE)]))
+    path.write_bytes(write_features(SHOP, NONE))
     return str(path)
 
 

@@ -6,11 +6,11 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from ensemble_tools.serving.features import ModelFeatures, build_features_document
+from ensemble_tools.serving.features import ModelFeatures, write_features
 
 
 @dataclass
@@ -38,7 +38,7 @@ class FakeContainer:
             more = {"nextPageToken": str(first + 2)} if len(names) > first + 2 else {}
             return 200, json.dumps({**page, **more}).encode()
         if path.endswith("/features") and name in self.models:
-            return 200, build_features_document([asdict(self.models[name])])
+            return 200, write_features(self.models[name])
         return 404, b'{"error": "it is not here"}'
 
 

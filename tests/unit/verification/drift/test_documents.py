@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 from ensemble_tools.serving.features import (
     FORMAT,
     ModelFeatures,
-    build_features_document,
     write_features,
 )
 from tests.unit.verification.drift.fake_container import fake_container
@@ -34,7 +33,7 @@ def write(directory: Path, content: bytes) -> str:
 def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Of one model as the route writes it, and of several, also with more in it."""
     assert read_models(write(tmp_path, write_features(SHOP)), None) == [SHOP]
-    both = build_features_document([{**asdict(SHOP), "drift": [1]}, asdict(EMPTY)])
+    both = write_features(SHOP, EMPTY, more=[{"drift": [1]}])
     assert read_models(write(tmp_path, both), None) == [SHOP, EMPTY]
 
 
@@ -50,7 +49,7 @@ def test_a_container_is_asked_for_all_its_models() -> None:
 @pytest.mark.parametrize("name", ["3fb1", "shop"])
 def test_one_model_by_either_of_its_names(name: str, tmp_path: Path) -> None:
     """The platform's, or the archive's; in a file as in a container."""
-    content = build_features_document([asdict(EMPTY), asdict(SHOP)])
+    content = write_features(EMPTY, SHOP)
     assert read_models(write(tmp_path, content), name) == [SHOP]
     with fake_container(EMPTY, SHOP) as container:
         assert read_models(container.url, name) == [SHOP]
@@ -103,6 +102,8 @@ def change(**members: Any) -> Callable[[dict[str, Any]], None]:
         (change(values="many"), "models.0.workflows.0_transformworkflowtriton.0.values: "),
         (change(nulls=-1), "model 3fb1, column 'user_id': a count below 0 or above 2"),
         (change(finite=2**63), "model 3fb1, column 'user_id': a count below 0 or above 2"),
+        (change(sum=float("nan")), "column 'user_id': a number that is not finite"),
+        (change(fitted={"std": float("inf")}), "column 'user_id': a number that is not finite"),
         (change(places=spread(1, -1)), "column 'user_id': a count below 0 or above 2"),
         (change(places=[1, 2]), "column 'user_id': 2 places; expected 32, or none"),
         (change(fitted={"places": [1] * 33}), "column 'user_id': 33 places; expected 32, or"),
@@ -174,5 +175,6 @@ def test_since_a_look_at_another_life() -> None:
         make_model(make_ids(came=(13, 1))),
         make_model(make_ids(came=(1, 1), fitted=(5, 5))),
         make_model(make_ids(came=(1, 1)), name="other"),
+        make_model(replace(make_ids(came=(1, 1)), places=())),
     ):
         assert subtract([now], [before]) == [now]
