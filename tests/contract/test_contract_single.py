@@ -91,10 +91,12 @@ def test_what_is_served(lay: Callable[[Path], None], name: str | None, tmp_path:
 
 
 def test_executor_export(tmp_path: Path) -> None:
-    """It becomes an ensemble here, too."""
+    """It becomes an ensemble here, too, and what its workflow counts is told."""
     environment = _environment(EXPORT, **{NAME: "executor_model"})
     with running(tmp_path, **environment, **fake_environment(tmp_path)) as container:
-        assert "pure ensemble" in container.log
+        until(lambda: "pure ensemble" in container.log, "the log has the load")
+        answer = container.http.get("/models/executor_model/features")
+        assert "none of its processes has counted" in answer.json()["models"][0]["why_none"]
         published = "".join(path.read_text() for path in container.serving.glob("*/config.pbtxt"))
         assert 'platform: "ensemble"' in published or "serve_joined" in published
 

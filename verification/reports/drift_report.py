@@ -92,7 +92,7 @@ def describe(model: ModelDrift) -> str:
     rows = max(column.counts.rows_seen for column in model.columns)
     large = sum(column.severity is Severity.LARGE for column in model.columns)
     return (
-        f"{rows} rows came; of {len(model.columns)} columns {len(model.drifting)} drift, "
+        f"{rows} rows came; columns: {len(model.columns)}, of which drift {len(model.drifting)}, "
         f"{large} of them much"
     )
 

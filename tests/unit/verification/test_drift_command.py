@@ -34,7 +34,7 @@ def test_a_container(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
         code = main([container.url, "--json", str(written), "--html", str(page)])
     table = capsys.readouterr().out
     assert code == TOLD
-    assert "shop (3fb1): 400 rows came; of 1 columns 1 drift, 1 of them much" in table
+    assert "shop (3fb1): 400 rows came; columns: 1, of which drift 1, 1 of them much" in table
     assert json.loads(written.read_bytes())["models"][0]["drift"][0]["severity"] == "large"
     assert "<svg" in page.read_text()
     assert main([str(written)]) == TOLD

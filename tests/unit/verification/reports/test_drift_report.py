@@ -29,7 +29,7 @@ def printed(*models: ModelFeatures) -> list[str]:
 def test_one_model() -> None:
     """All its columns, the worst first."""
     title, head, _, *rows = printed(SHOP)
-    assert title == "shop (3fb1): 1000 rows came; of 3 columns 2 drift, 1 of them much"
+    assert title == "shop (3fb1): 1000 rows came; columns: 3, of which drift 2, 1 of them much"
     assert head.split("  ")[0] == "column"
     assert [row.split() for row in rows] == [
         ["age", "400", "0.00", "0.00", "0.00", "-", "+0.50", "0.50", "large"],
@@ -45,7 +45,7 @@ def test_several_models() -> None:
     assert overview == [["shop", "(3fb1)"], ["77aa", "country"], ["none.tar.gz", "(00bb)"]]
     text = "\n".join(lines)
     assert "none.tar.gz (00bb): no counts: the archive has no NVTabular workflow" in text
-    assert "77aa: 400 rows came; of 1 columns 0 drift, 0 of them much" in text
+    assert "77aa: 400 rows came; columns: 1, of which drift 0, 0 of them much" in text
     assert text.count("country") == 1
 
 
