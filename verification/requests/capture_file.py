@@ -20,8 +20,8 @@ from verification.errors import RequestsUnusable
 
 #: SageMaker takes 25 MB, and answers with as much, both written in BASE64.
 _MOST_LINE_BYTES = 100_000_000
-#: Of all files together, unpacked: requests are kept in memory.
-_MOST_BYTES = 2_000_000_000
+#: Of all files together, unpacked: as tensors they take four times that of memory.
+_MOST_BYTES = 500_000_000
 _A_CAPTURE = (
     'JSON Lines of data capture, {"captureData": {"endpointInput": {"data": …, "encoding": …}}}'
 )
@@ -56,7 +56,7 @@ def read_capture(path: Path, most_bytes: int = _MOST_BYTES) -> Iterator[Captured
         for number, line in enumerate(_read_lines(file), 1):
             left -= len(line)
             if left < 0:
-                found = f"more than {most_bytes / 1e9:g} GB of requests"
+                found = f"more than {most_bytes / 1e6:g} MB of requests"
                 raise RequestsUnusable(path, "", found, "fewer: name the directory of one hour")
             yield _read_record(file, f"line {number}", line)
             are_there = True

@@ -168,5 +168,5 @@ def test_what_would_take_all_the_memory(tmp_path: Path) -> None:
     with pytest.raises(RequestsUnusable, match="line 1: more than 100 MB in one line"):
         read_requests(bomb)
     several = write_capture(tmp_path, [make_record(JSON.content)] * 3)
-    with pytest.raises(RequestsUnusable, match="GB of requests; expected fewer"):
+    with pytest.raises(RequestsUnusable, match="MB of requests; expected fewer"):
         list(read_capture(several, 2 * len(RECORD) + 2))
