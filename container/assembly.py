@@ -38,10 +38,12 @@ from serve.http.connections import Connections
 from serve.http.invoke_protocol import find_invoked_model, is_invocations, make_invocation_protocol
 from serve.http.routes import ModelRoutes, PingRoute
 from serve.invoke.bodies import Bodies
+from serve.invoke.comparing import ComparedInvocation, Comparing
 from serve.invoke.failures import Failures
 from serve.invoke.invocation import Invocation
 from serve.invoke.translation import Translation
 from serve.models.admission import Admission, AdmissionSettings
+from serve.models.candidates import LifecycleBesideCandidates
 from serve.models.health import Health
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Registry
@@ -139,7 +141,7 @@ class Container:
             0 if is_in_memory(serving_repository) else settings.table_cache_mb * MIB,
             telemetry.tables_made,
         )
-        self._lifecycle = Lifecycle(
+        lifecycle_parts = (
             self._registry,
             self.triton,
             hosting,
@@ -147,7 +149,7 @@ class Container:
             _make_admission(self._registry, settings, gpus, serving_repository, self.revival.renew),
             telemetry,
         )
-        self._invocation = Invocation(
+        invocation_parts = (
             self._registry,
             self.triton,
             self.revival,
@@ -167,6 +169,22 @@ class Container:
                 limits.STREAMING,
             ),
         )
+        self._lifecycle: Lifecycle
+        self._invocation: Invocation
+        if settings.candidate_percent and settings.inference_type == "infer":
+            beside = LifecycleBesideCandidates(*lifecycle_parts)
+            comparing = Comparing(
+                beside.candidates,
+                self.triton,
+                telemetry.candidates,
+                settings.candidate_percent,
+                settings.invoke_timeout,
+            )
+            self._lifecycle = beside
+            self._invocation = ComparedInvocation(*invocation_parts, comparing=comparing)
+        else:
+            self._lifecycle = Lifecycle(*lifecycle_parts)
+            self._invocation = Invocation(*invocation_parts)
 
     def _make_lifecycle_settings(
         self,

@@ -24,11 +24,18 @@ if TYPE_CHECKING:
         SourceUnreadable,
         WorkflowsUnusable,
     )
+    from ensemble_tools.serving.candidate import check_candidate
     from ensemble_tools.serving.compilation import Compile
     from ensemble_tools.serving.config_limits import Limits
     from ensemble_tools.serving.demand import Demand, ModelDemand, measure_demand
     from ensemble_tools.serving.joining import Predictor
-    from ensemble_tools.serving.namespace import Namespace, drop_number, parse_published
+    from ensemble_tools.serving.namespace import (
+        Namespace,
+        drop_number,
+        is_candidate,
+        name_candidate,
+        parse_published,
+    )
     from ensemble_tools.serving.plan import Choices, Form, Rewrite, ServingPlan, plan_archive
     from ensemble_tools.serving.publish import TableWriter, publish, retract
     from ensemble_tools.serving.requests_at_once import (
@@ -44,11 +51,13 @@ _MODULES = {
         "archive.repository": "ModelRepository model_directories read_repository",
         "errors": "ArchiveError EnsembleToolsError IllegalName ResourceLacking SourceUnreadable"
         " WorkflowsUnusable",
+        "serving.candidate": "check_candidate",
         "serving.compilation": "Compile",
         "serving.config_limits": "Limits",
         "serving.demand": "Demand ModelDemand measure_demand",
         "serving.joining": "Predictor",
-        "serving.namespace": "LAYOUT_PREFIX Namespace drop_number parse_published",
+        "serving.namespace": "LAYOUT_PREFIX Namespace drop_number is_candidate name_candidate"
+        " parse_published",
         "serving.plan": "Choices Form Rewrite ServingPlan plan_archive",
         "serving.publish": "TableWriter publish retract",
         "serving.requests_at_once": "count_requests_at_once limit_requests_at_once",

@@ -18,6 +18,8 @@ EnsembleToolsError
     ├── PayloadBroken        a file that would fail each request
     ├── PicklesRefused       a file that somebody would unpickle, where that is not allowed
     ├── ReleaseUnfit         written by a release that the models' Python cannot run
+    ├── CandidateUnlike      a candidate that takes other requests than its model, or answers other
+    │                        outputs
     ├── EnsembleInvalid      an ensemble with a cycle, a missing step or a tensor from nowhere
     ├── GraphUnreadable      an ensemble.pkl that is truncated, foreign or hostile
     ├── GraphNotInert        a graph that Merlin's own code alone can read
@@ -216,6 +218,14 @@ class PicklesRefused(ArchiveError):
 
 class ReleaseUnfit(ArchiveError):
     """A model that would load and then fail at each request, for the release that wrote it."""
+
+
+class CandidateUnlike(ArchiveError):
+    """A candidate that cannot be asked what its model is asked; found: the first difference."""
+
+    def __init__(self, path: Path, found: str) -> None:
+        remedy = "expected a candidate that takes the model's requests and answers its outputs"
+        super().__init__(path, found, remedy)
 
 
 class EnsembleInvalid(ArchiveError):

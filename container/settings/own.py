@@ -16,6 +16,7 @@ from container.settings.values import (
     metric_dimensions,
     names,
     percent,
+    percent_or_off,
     rate,
     some_of,
     whole,
@@ -156,6 +157,14 @@ class OwnSettings:
         " at least one; more get 429 with `Retry-After`, at their heads"
         " ([fair shares](reliability.md#fair-shares)); `0`: any number",
         rate,
+    )
+    candidate_percent: float = variable(
+        "SERVE_CANDIDATE_PERCENT",
+        "0",
+        "how many of a hundred requests, as `10` or `0.5`, are asked of the [candidate"
+        "](candidates.md) in a model's archive, too, after their callers were answered; `0`:"
+        " candidates are not loaded",
+        percent_or_off,
     )
     translate_json_from: int = variable(
         "SERVE_TRANSLATE_JSON_FROM",

@@ -24,6 +24,7 @@ MOST_FIXED_DIMENSIONS = 20
 METRIC_LABELS = (
     *("target_model", "model_name", "column", "model", "step", "version", "code", "part"),
     *("result", "cause", "stage", "reason", "le", "quantile", "gpu_uuid", "python", "namespace"),
+    *("k", "of"),
 )
 
 
@@ -178,6 +179,11 @@ def percent(raw: str) -> float:
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", raw) or not 0 < float(raw) <= 100:
         raise Unfit("a number above 0, up to 100, such as 5 or 0.1")
     return float(raw)
+
+
+def percent_or_off(raw: str) -> float:
+    """The same, or 0 for off."""
+    return 0.0 if raw == "0" else percent(raw)
 
 
 def fraction(raw: str) -> float:

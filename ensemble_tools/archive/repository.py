@@ -30,6 +30,9 @@ MAX_MODELS = 2_000
 _LITTER = {"__MACOSX", "lost+found"}
 
 
+#: Beside the models: an archive that may take this one's place.
+CANDIDATE = "candidate"
+
 #: How far below the top models are still named that lie too deep.
 _DEEPEST = 4
 #: How archives are called.
@@ -50,6 +53,8 @@ class ModelRepository:
     calls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Names beside the models that are no models; a directory's ends in `/`.
     beside: tuple[str, ...] = ()
+    #: The archive that lies in CANDIDATE beside the models.
+    candidate: Path | None = None
 
     @property
     def graph_path(self) -> Path | None:
@@ -81,7 +86,8 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
     python = {
         name: _read_python(model) for name, model in models.items() if _is_python_model(model)
     }
-    beside = _list_beside(top, models)
+    candidate = _find_candidate(top)
+    beside = _list_beside(top, models if candidate is None else {*models, CANDIDATE})
     modules = read_python_files(*(top / name for name in beside), with_requests_only=True)
     calls = find_calls(
         models,
@@ -90,7 +96,7 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
         is_entry_named=entry_name is not None,
     )
     entry = find_entry_model(path, models, calls, entry_name)
-    return ModelRepository(path, models, entry, calls, beside)
+    return ModelRepository(path, models, entry, calls, beside, candidate)
 
 
 def model_directories(path: Path) -> tuple[str, ...]:
@@ -103,6 +109,15 @@ def _list_beside(top: Path, models: Collection[str]) -> tuple[str, ...]:
         return ()
     beside = [it for it in _list_visible(top) if it.name not in models]
     return tuple(f"{it.name}/" if is_directory(it) else it.name for it in beside)
+
+
+def _find_candidate(top: Path) -> Path | None:
+    """The archive beside model directories; with a config or a version of its own it is a model."""
+    path = top / CANDIDATE
+    if is_model_directory(top) or not is_directory(path) or is_model_directory(path):
+        return None
+    inner = [child for child in _list_visible(path) if is_directory(child)]
+    return path if _find_top(path, inner) is not None else None
 
 
 def _find_models_directory(path: Path) -> Path:

@@ -25,6 +25,8 @@ def text_lines(archive: Archive, picture: Picture) -> Iterator[str]:
         return
     yield from explain_plan(archive.plan)
     yield from explain_differences(picture)
+    if archive.candidate is not None:
+        yield from explain_candidate(archive.candidate)
 
 
 def explain_repository(repository: ModelRepository) -> Iterator[str]:
@@ -85,6 +87,16 @@ def explain_differences(picture: Picture) -> Iterator[str]:
     for unread in picture.left_out:
         names = ", ".join(_clean(name) for name in unread.tensors)
         yield f"left out: {names} of {_clean(titles[unread.node])}: nobody reads it"
+
+
+def explain_candidate(candidate: Archive) -> Iterator[str]:
+    """Lines that say how its candidate is served, or why it is none."""
+    if candidate.plan is None:
+        yield f"candidate    refused: {_clean(str(candidate.refusal or ''))}"
+        return
+    yield f"candidate    served beside it, asked a sample: {candidate.plan.form.value}"
+    for note in (*candidate.plan.reasons, *candidate.plan.notes, *candidate.plan.doubts):
+        yield f"  {_clean(note)}"
 
 
 def explain_refusal(reason: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ names are hashes, which come through unchanged.
 
 A model that comes back while tritonserver still unloads its predecessor is published under
 `<model_name>=-1` and `<model_name>=-1.<s>`, or with the next number that is free. `=-` stands in no
-other name.
+other name. A model's candidate is the model `<model_name>=candidate`, which no caller can name.
 
 tritonserver's Python backend starts a model's process through a shell up to 25.07, with the model's
 path as it is (stub_launcher.cc; seen with 2.36 and 2.51). From 25.08 on it refuses a model whose
@@ -26,6 +26,8 @@ from ensemble_tools.errors import IllegalName
 #: What a URL path segment, a directory name and a Triton model name all carry unescaped.
 #: The equals sign is left out: it is the escape character.
 _LEGAL_MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+#: Behind a model's name: its candidate's.
+_CANDIDATE = "=candidate"
 #: Any file name that UTF-8 messages can bear: steps are never a part of a URL.
 _LEGAL_STEP_NAME = re.compile(r"[^/\0\ud800-\udfff]+")
 #: What a step's name is not published with: in front of it stands a dot.
@@ -61,7 +63,8 @@ class Namespace:
 
     def __post_init__(self) -> None:
         name = self.model_name
-        if not _LEGAL_MODEL_NAME.fullmatch(name) or name in {".", ".."}:
+        plain = name.removesuffix(_CANDIDATE)
+        if not _LEGAL_MODEL_NAME.fullmatch(plain) or plain in {".", ".."}:
             raise IllegalName(
                 name,
                 "expected one or more of A-Z a-z 0-9 _ - and . (and not `.` or `..`), "
@@ -101,6 +104,16 @@ def parse_published(published: str) -> tuple[str, str | None]:
     if name != published:  # escaped in another way than a Namespace's
         raise ValueError(f"{published!r} was not published by this container")
     return model_name, step
+
+
+def name_candidate(model_name: str) -> str:
+    """The name of a model's candidate."""
+    return f"{model_name}{_CANDIDATE}"
+
+
+def is_candidate(model_name: str) -> bool:
+    """Whether it is a candidate's name."""
+    return model_name.endswith(_CANDIDATE)
 
 
 def drop_number(entry: str) -> str:

@@ -11,8 +11,9 @@ from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.repository import ModelRepository, read_repository
 from ensemble_tools.errors import ArchiveError, PackedArchive, WorkflowsUnusable
+from ensemble_tools.serving.candidate import check_candidate
 from ensemble_tools.serving.compilation import Compile
-from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.namespace import Namespace, is_candidate, name_candidate
 from ensemble_tools.serving.needed_modules import describe_needed_modules
 from ensemble_tools.serving.plan import Choices, plan_archive
 from ensemble_tools.serving.publish import publish
@@ -29,6 +30,8 @@ class Archive:
     graph: ExecutorGraph | None = None
     plan: ServingPlan | None = None
     refusal: ArchiveError | None = None
+    #: The archive in its `candidate/`, if it has one.
+    candidate: Archive | None = None
 
 
 def open_repository(path: Path) -> ModelRepository:
@@ -65,7 +68,23 @@ def read_archive(
         serving = replace(serving, notes=(*serving.notes, *needed, *unpickled))
     except ArchiveError as error:
         return Archive(repository, graph, refusal=error)
-    return Archive(repository, graph, plan=serving)
+    archive = Archive(repository, graph, plan=serving)
+    if repository.candidate is None or is_candidate(model_name):
+        return archive
+    name = name_candidate(model_name)
+    read = read_archive(
+        repository.candidate, name, strict=strict, rewrite=rewrite, workflows=workflows
+    )
+    return replace(archive, candidate=_judge_candidate(serving, read))
+
+
+def _judge_candidate(plan: ServingPlan, candidate: Archive) -> Archive:
+    """The candidate, refused where it is none of that plan's model."""
+    try:
+        check_candidate(plan, require_plan(candidate), candidate.repository.path)
+    except ArchiveError as error:
+        return replace(candidate, plan=None, refusal=error)
+    return candidate
 
 
 def plan_and_try(
@@ -104,13 +123,19 @@ def describe_operators(operators: Mapping[str, int]) -> str:
 
 
 def check_archive(path: Path, *, strict: bool) -> tuple[str, ...]:
-    """The notes of the plan by which a directory would be served; raises its refusal.
+    """The notes of the plan by which a directory would be served; raises its refusal, or its
+    candidate's.
 
     strict: Triton completes no config. SageMaker gives the model's name, so any will do here.
     Raises EnsembleToolsError, OSError.
     """
-    plan = require_plan(read_archive(path, "model", strict=strict, workflows=Compile.AUTO))
-    return (*plan.notes, *plan.doubts)
+    archive = read_archive(path, "model", strict=strict, workflows=Compile.AUTO)
+    plan = require_plan(archive)
+    notes = (*plan.notes, *plan.doubts)
+    if archive.candidate is None:
+        return notes
+    candidate = require_plan(archive.candidate)
+    return (*notes, *(f"candidate: {it}" for it in (*candidate.notes, *candidate.doubts)))
 
 
 def require_plan(archive: Archive) -> ServingPlan:

@@ -25,7 +25,7 @@ from serve.triton.client import TritonClient
 from serve.triton.connection import Answer
 from serve.triton.diagnosis.verdicts import Verdict
 
-_LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
+LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
 
 class Invocation:
@@ -121,7 +121,7 @@ class Invocation:
                 refused = await self._failures.read(
                     model, generation, passage.triton_request, answer
                 )
-                if refused.verdict not in _LOST or not may_revive:
+                if refused.verdict not in LOST or not may_revive:
                     raise self._failures.error(model, passage.triton_request, refused)
                 may_revive, record.cold = False, True
                 await self._until_loaded(passage, self._revival.revive(model, generation))

@@ -22,7 +22,7 @@ from pathlib import Path
 from ensemble_tools import Demand, ServingPlan, measure_demand
 from serve.errors import KilledForMemory, ResourceExhausted, TritonError
 from serve.limit import named
-from serve.models.registry import Registry, State
+from serve.models.registry import Model, Registry, State
 from serve.resources.census import Census, take_census
 from serve.resources.footprints import Footprints, Forecast, MeasuredLoad, StubSettings
 from serve.resources.free import (
@@ -131,7 +131,7 @@ class Admission:
     ) -> None:
         self._renew, self._renewing = renew, asyncio.Lock()
         self._renewed_at: float | None = None
-        self._registry, self._settings = registry, settings
+        self._registries, self._settings = [registry], settings
         self._gpus = gpus if settings.gpu_reserve_bytes else None
         self._clock = clock
         self._ledger = ledger or Ledger(Footprints(settings.stubs))
@@ -148,22 +148,32 @@ class Admission:
         """How many loads wait for what others turn out to take."""
         return len(self._waiting)
 
-    async def reserve(self, plan: ServingPlan) -> Reservation:
+    def follow(self, registry: Registry) -> None:
+        """Its models count, too."""
+        self._registries.append(registry)
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Memory that loads leave free."""
+        return self._settings.memory_reserve_bytes
+
+    async def reserve(self, plan: ServingPlan, *, spare: bool = False) -> Reservation:
         """Hold what a load of this plan is expected to take; raises ResourceExhausted.
 
-        It may wait, for some seconds at most, for what others turn out to take.
+        It may wait, for some seconds at most, for what others turn out to take. spare: no other
+        load waits for what this one takes, and tritonserver is not replaced for it.
         """
         if not self._settings.memory_reserve_bytes:
             return Reservation(self, None, None)
         try:
             gpus = self._settings.gpus
             demand = await run_in_daemon_thread(lambda: measure_demand(plan, gpus), "demand")
-            snapshot = await self._look()
+            snapshot = await self.look()
             patience = self._clock() + self._settings.patience_s
             while self._should_wait(demand, snapshot) and self._clock() < patience:
                 await self._change(patience - self._clock())
-                snapshot = await self._look()
-            if self._would_help(demand, snapshot):
+                snapshot = await self.look()
+            if not spare and self._would_help(demand, snapshot):
                 snapshot = await self._after_renewal(demand)
             elif self._renewing.locked():  # or tritonserver would be killed under this load
                 async with self._renewing:
@@ -172,7 +182,9 @@ class Admission:
             raise ResourceExhausted(
                 f"no resources to load the model {plan.model_name}: {error}; unload a model"
             ) from error
-        return Reservation(self, self._decide(plan.model_name, demand, snapshot), snapshot)
+        entry = self._decide(plan.model_name, demand, snapshot)
+        entry.told = spare
+        return Reservation(self, entry, snapshot)
 
     def _should_wait(self, demand: Demand, snapshot: Snapshot) -> bool:
         """Not for what lacks room already: the platform can unload a model meanwhile."""
@@ -195,12 +207,12 @@ class Admission:
         lack = self._weigh(demand, snapshot)[1]
         if self._renew is None or lack is None or self._ledger.loading:
             return False
-        if self._registry.count(State.RELOADING, State.UNLOADING):
+        if self._count(State.RELOADING, State.UNLOADING):
             return False
         if self._renewed_at is not None and self._clock() - self._renewed_at < _RENEWED_S:
             return False
         living = sum(held.region for held in snapshot.census.models.values())
-        each = self._registry.count(State.READY) * self._settings.stubs.region
+        each = self._count(State.READY) * self._settings.stubs.region
         worth_it = snapshot.census.abandoned >= max(lack.missing, living, each)
         return lack.resource in (SHARED_MEMORY, MEMORY) and worth_it
 
@@ -271,7 +283,7 @@ class Admission:
 
     # -- what there is
 
-    async def _look(self) -> Snapshot:
+    async def look(self) -> Snapshot:
         """A snapshot that is hardly older than this call, or a new one."""
         if (
             self._snapshot is not None
@@ -298,7 +310,7 @@ class Admission:
 
     def _follow_registry(self, census: Census) -> None:
         """Forget models that are gone; see which will be loaded again and which have grown."""
-        models = {model.name: model for model in self._registry.all_loaded()}
+        models = self._list_loaded()
         for entry in list(self._ledger.entries):
             if entry.loaded_at is None:
                 continue
@@ -312,6 +324,12 @@ class Admission:
                 entry.lost = restarted or model.state is State.RELOADING
             if model is not None and entry.is_there(census):
                 self._footprints.observe(entry.demand, entry.held(census))
+
+    def _list_loaded(self) -> Mapping[str, Model]:
+        return {it.name: it for registry in self._registries for it in registry.all_loaded()}
+
+    def _count(self, *states: State) -> int:
+        return sum(registry.count(*states) for registry in self._registries)
 
     def _give_back(self, entry: LedgerEntry) -> None:
         self._ledger.end(entry)
@@ -340,7 +358,7 @@ class Admission:
             self._notify()
 
     def _note(self, entry: LedgerEntry, before: Snapshot | None, after: Snapshot) -> None:
-        model = {model.name: model for model in self._registry.all_loaded()}.get(entry.name)
+        model = self._list_loaded().get(entry.name)
         if self._ledger.get(entry.name) is not entry or model is None:
             return
         if model.state is not State.READY or after.census.pid is None:

@@ -21,6 +21,7 @@ from ensemble_tools import (
     TableWriter,
     WorkflowsUnusable,
     count_requests_at_once,
+    is_candidate,
     limit_requests_at_once,
     plan_archive,
     publish,
@@ -76,14 +77,14 @@ class LifecycleSettings:
     in_thread: InThread = run_in_daemon_thread
 
 
-class _Archive(NamedTuple):
+class Archive(NamedTuple):
     """An archive as it was read."""
 
     repository: ModelRepository
     graph: ExecutorGraph | None
     identity: str  # tells it from another archive
 
-    def with_unusable(self, reasons: Mapping[str, str]) -> _Archive:
+    def with_unusable(self, reasons: Mapping[str, str]) -> Archive:
         """The same archive, of which these workflows have turned out unusable."""
         return self._replace(repository=self.repository.with_unusable(reasons))
 
@@ -155,7 +156,7 @@ class Lifecycle:
     ) -> ServingPlan:
         """Read, decide, make room, publish, host, finish."""
         started = time.monotonic()
-        _check_name(name)
+        self._check_name(name)
         async with AsyncExitStack() as undo:
             model = self._registry.begin_load(name, url)
             undo.callback(self._registry.forget, model)
@@ -182,22 +183,38 @@ class Lifecycle:
             undo.pop_all()  # the load is complete: nothing is undone from here on
             reservation.settle()
         _log_event("model loaded", model, started, **_describe(plan))
+        if archive.repository.candidate is not None:
+            self._note_candidate(model, archive.repository.candidate)
         return plan
 
-    async def _read(self, name: str, url: str, entry: str | None, limit: Deadline) -> _Archive:
+    def _check_name(self, name: str) -> None:
+        """Raise CallerError for a name that no model may have."""
+        try:
+            Namespace(name)
+            if is_candidate(name):
+                raise IllegalName(name, "it is that of a model's candidate")
+        except EnsembleToolsError as error:
+            raise CallerError(str(error)) from error
+
+    def _note_candidate(self, model: Model, directory: Path) -> None:
+        """The archive of a model that was loaded has a candidate there."""
+        facts = {"model_name": model.name}
+        _log.info("candidate/ is not loaded: candidates are off", extra=facts)
+
+    async def _read(self, name: str, url: str, entry: str | None, limit: Deadline) -> Archive:
         settings = self._settings
 
-        def read() -> _Archive:
+        def read() -> Archive:
             directory = check_source_directory(url, settings.model_root, settings.root_setting)
             repository = read_repository(directory, entry)
-            return _Archive(repository, read_executor_graph(repository), identify_archive(url))
+            return Archive(repository, read_executor_graph(repository), identify_archive(url))
 
         reading = settings.in_thread(read, "read")
         return await limit.bound(reading, f"reading the archive of the model {name}")
 
     async def _decide_and_publish(
         self,
-        archive: _Archive,
+        archive: Archive,
         name: str,
         limit: Deadline,
         record: LoadRecord,
@@ -228,7 +245,7 @@ class Lifecycle:
                 undo.push_async_exit(attempt.pop_all())
                 return plan, reservation
 
-    async def _decide(self, archive: _Archive, name: str, limit: Deadline) -> ServingPlan:
+    async def _decide(self, archive: Archive, name: str, limit: Deadline) -> ServingPlan:
         """Beside a predecessor that leaves, its Triton names have a number, if they have room."""
         settings = self._settings
 
@@ -283,7 +300,7 @@ class Lifecycle:
         self._registry.begin_unload(model.name)
         try:
             await deadline.bound(model.idle(), waiting)
-            processes = await self._hosting.find_unfinalized(model.plan)
+            processes = await self._find_killable(model.plan)
             left: Processes = frozenset()
             if not processes:
                 left = await self._hosting.end_model(model.plan, deadline, lost=model.lost)
@@ -298,6 +315,10 @@ class Lifecycle:
                 rest.push_async_callback(self._retract, model.plan)
                 await self._hosting.end_processes(left)
         _log_event("model unloaded", model, started)
+
+    async def _find_killable(self, plan: ServingPlan) -> Processes:
+        """The processes of a model that are killed before tritonserver unloads it."""
+        return await self._hosting.find_unfinalized(plan)
 
     async def _ready(self, name: str, deadline: Deadline, waiting: str) -> Model:
         """The model, once it is not being loaded again; a caller may find it lost at any time."""
@@ -353,13 +374,6 @@ async def to_its_end(in_thread: Awaitable[_T], wait_s: float) -> _T:
 
 def _stopping_now() -> TritonUnavailable:
     return TritonUnavailable("the container is stopping")
-
-
-def _check_name(name: str) -> None:
-    try:
-        Namespace(name)
-    except EnsembleToolsError as error:
-        raise CallerError(str(error)) from error
 
 
 class _ConfigFacts(NamedTuple):

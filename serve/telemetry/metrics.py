@@ -10,6 +10,7 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.metrics import MetricWrapperBase
 
+from serve.telemetry.candidate_metrics import CandidateMetrics
 from serve.telemetry.causes import CAUSES
 from serve.telemetry.load_record import STAGES, LoadRecord
 from serve.telemetry.meters import Meters
@@ -65,6 +66,7 @@ class Metrics:
             "Starts of tritonserver but the first.",
             registry=self.events,
         )
+        self.candidates = CandidateMetrics(self.events, self.meters.target_of)
         self.lag = Histogram(
             "serve_event_loop_lag_seconds",
             "Seconds by which the event loop was late, looked at four times a second.",

@@ -14,6 +14,7 @@ from serve.errors import (
     ServeError,
 )
 from serve.telemetry.access_log import AccessLog
+from serve.telemetry.candidate_metrics import CandidateMetrics
 from serve.telemetry.causes import find_cause
 from serve.telemetry.invocation_record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.load_record import LoadRecord
@@ -37,6 +38,7 @@ class Telemetry:
         access_log: AccessLog | None = None,
     ) -> None:
         self.metrics, self.tracer, self.access_log = metrics, tracer, access_log
+        self.candidates = CandidateMetrics() if metrics is None else metrics.candidates
 
     # -- invocations: the hot path
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from ensemble_tools import drop_number, parse_published
+from ensemble_tools import drop_number, is_candidate, parse_published
 from serve.telemetry.exposition import escape
 
 #: Lines that are read before others get their turn: about half a millisecond.
@@ -83,7 +83,8 @@ def model_labels(
 ) -> dict[str, str] | None:
     """What stands in the place of the label `model`; step is empty for the entry model.
 
-    entries: the newest entry model of each name. None for a model of an older one, which leaves.
+    entries: the newest entry model of each name. None for a model of an older one, which leaves,
+    and for a candidate's.
     """
     try:
         model_name, step = parse_published(triton_name)
@@ -91,7 +92,7 @@ def model_labels(
         model_name, step = triton_name, None
     else:
         entry = triton_name.partition(".")[0]
-        if entry != entries.get(model_name, drop_number(entry)):
+        if is_candidate(model_name) or entry != entries.get(model_name, drop_number(entry)):
             return None
     return {"target_model": target_of(model_name), "model_name": model_name, "step": step or ""}
 

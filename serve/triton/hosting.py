@@ -131,7 +131,7 @@ class Hosting:
         6. After a failure unload what 4 did load; but a tritonserver that is gone holds nothing.
         """
         try:
-            left = await self._find_ending(plan)  # 1
+            left = await self.find_ending(plan)  # 1
             names = _have_stubs(left)
             await self.unloading.unload(  # 2
                 plan, Deadline(timeout_s), lost=lost, with_stubs=names
@@ -159,10 +159,10 @@ class Hosting:
         killed: what was ended just now. tritonserver lets go of what they had, so it is waited for.
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
         """
-        before = await self._find_ending(plan)  # what they have started does not end with them
+        before = await self.find_ending(plan)  # what they have started does not end with them
         names = _have_stubs(before | killed)
         await self.unloading.unload(plan, deadline, lost=lost, with_stubs=names)
-        return before | await self._find_ending(plan)  # 2.36 starts a stub for the next request
+        return before | await self.find_ending(plan)  # 2.36 starts a stub for the next request
 
     async def undo(
         self, what: str, plan: ServingPlan, timeout_s: float, *, lost: Collection[str] = ()
@@ -179,7 +179,7 @@ class Hosting:
         Those of generated steps and of stand-in backends have nothing to finalize. None where one
         of the model's may have, or where they cannot be looked for.
         """
-        processes = await self._find_ending(plan)
+        processes = await self.find_ending(plan)
         finalize = {model.triton_name for model in plan.models if model.finalizes}
         stubs = (it for it in processes if isinstance(it, Stub))
         if any(it.runs_python_file and it.triton_name in finalize for it in stubs):
@@ -228,7 +228,7 @@ class Hosting:
         except ServeError as error:
             _log_not_undone("reload", plan, error)
 
-    async def _find_ending(self, plan: ServingPlan) -> Processes:
+    async def find_ending(self, plan: ServingPlan) -> Processes:
         """The stubs that an unload ends, also those of what was lost under the plan before.
 
         With what they have started. None where they cannot be looked for.

@@ -32,8 +32,9 @@ class Loading:
     """Has tritonserver load models, and remembers which it has not answered.
 
     denied: what the kernel has denied so far, looked at every look_s; a load goes on for denied_s
-    after it has denied a process. under_way: what tritonserver loads now. given_up: by
-    entry model, loads that took too long and may go on; whoever unloads the model takes it out.
+    after it has denied a process. under_way: what tritonserver loads now. given_up: by entry model,
+    loads that took too long, or were cancelled, and may go on; whoever unloads the model takes it
+    out.
     """
 
     def __init__(
@@ -87,6 +88,9 @@ class Loading:
                 raise kind(
                     f"no resources to load the model {plan.model_name}: {lack}; unload a model"
                 ) from error
+            except asyncio.CancelledError:
+                self.given_up[plan.entry] = work
+                raise
         self.suspects.clear(work)
 
     @contextmanager

@@ -49,7 +49,7 @@ PROBE_S = 10.0
 REPLACED_S = 10.0
 
 #: Names that no namespace makes (ensemble_tools.serving.namespace): there an equals sign in front
-#: of the first dot has a `_` or a `-` after it.
+#: of the first dot has a `_`, a `-` or `candidate` after it.
 _CANARY, _UNKNOWN = "serve=canary", "serve=unknown"
 _CANARY_CONFIG = """backend: "serve_canary"
 input { name: "IN" data_type: TYPE_FP32 dims: [1] }

@@ -55,7 +55,11 @@ def metric_rows() -> list[tuple[str, str, tuple[str, ...], str]]:
     ours = [(it.name, it.kind, it.labels, it.meaning) for it in FAMILIES]
     machine = MachineGauges(lambda: 0, dict, OutsideCounts(interpreter_starts=lambda: {"torch": 0}))
     machine.refresh()
-    events = Metrics().events
+    metrics = Metrics()
+    metrics.candidates.asked("m")
+    metrics.candidates.answered("m", 0.0, 0.0, [(1, 1.0)])
+    metrics.candidates.dropped("m")
+    events = metrics.events
     make_counters(events)
     CaptureTally(events)
     return sorted((*ours, *_collected(events), *_collected(machine.registry)))

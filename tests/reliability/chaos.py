@@ -36,8 +36,10 @@ from tests.reliability.tenants import (
     servable_exports,
     slow,
     small,
+    with_candidate,
 )
 from tests.reliability.traffic import Asked, Traffic
+from tests.support import models
 from tests.support.models import write_archive
 from tests.support.quick_container import told
 
@@ -47,12 +49,22 @@ ROOM = Room(descriptors=1024, shared_memory=900 * MIB, disk=64 * MIB)
 ENVIRONMENT = {
     "SERVE_INVOKE_TIMEOUT": "30",
     "SERVE_LOAD_TIMEOUT": str(LOAD_TIMEOUT_S),
+    "SERVE_CANDIDATE_PERCENT": "100",
     # Chaos kills tritonserver more often than a machine does; deaths are counted here.
     **told(Constants(unload_timeout_s=15, restart_limit=1000)),
 }
 #: How long until all tenants are right again, after a fault is undone, before they count as lost.
 _RIGHT_WITHIN_S = 90.0
 _EXPORTS = ("dense", "ragged", "session")
+#: Of tenants' candidates, one after the other: none is to be noticed.
+_CANDIDATES = (
+    models.IDENTITY,
+    models.RAISING,
+    models.KILLING,
+    models.STILLBORN,
+    models.FOREVER,
+    models.GREEDY,
+)
 _LOAD_S = 120.0
 #: The first load of an export reads some hundred MB of Python packages from the disk.
 _TRIES = 2
@@ -204,7 +216,10 @@ def _tenants(root: Path, marker: Path, count: int, exports: Sequence[str]) -> tu
     found += [chained(root, f"chain-{number}", [number, 0.5]) for number in (1, 2)]
     while len(found) < count:
         number = len(found)
-        found.append(small(root, f"tenant-{number}", 1000.0 * number))
+        tenant = small(root, f"tenant-{number}", 1000.0 * number)
+        if number % 2:
+            tenant = with_candidate(tenant, _CANDIDATES[number // 2 % len(_CANDIDATES)])
+        found.append(tenant)
     return tuple(found)
 
 

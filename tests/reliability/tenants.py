@@ -83,6 +83,14 @@ def export(root: Path, name: str, as_name: str | None = None) -> Tenant:
     return Tenant(as_name or name, archive, lambda _: question, name)
 
 
+def with_candidate(tenant: Tenant, source: str) -> Tenant:
+    """The tenant, whose archive carries a candidate that runs this."""
+    directory = tenant.archive / "candidate"
+    if not directory.exists():
+        write_archive(directory, {tenant.name: models.PythonModel(source)})
+    return tenant
+
+
 def servable_exports() -> tuple[str, ...]:
     """The exports that the best Python here can serve."""
     python = models_python()

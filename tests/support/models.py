@@ -149,6 +149,23 @@ class TritonPythonModel(Each):
         return respond(request, values)
 """
 
+#: Takes 100 MB more at each request.
+GREEDY = """
+class TritonPythonModel(Each):
+    kept = []
+
+    def answer(self, request, values):
+        self.kept.append(np.ones(13 << 20))
+        return respond(request, values)
+"""
+
+#: Never answers.
+FOREVER = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        time.sleep(3600)
+"""
+
 #: Kills its own process while it is loaded.
 STILLBORN = """
 class TritonPythonModel(Each):

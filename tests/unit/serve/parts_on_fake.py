@@ -24,7 +24,7 @@ from serve.invoke.invocation import Invocation
 from serve.invoke.request import Passage, Request
 from serve.invoke.translation import Translation
 from serve.limit import TimeLimit
-from serve.models.admission import Admission, AdmissionSettings, Reservation
+from serve.models.admission import Admission, AdmissionSettings, Reservation, Snapshot
 from serve.models.health import Health
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Model, Registry, State
@@ -121,11 +121,18 @@ class HookedAdmission(Admission):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.lacks: Callable[[], object] = lambda: None
+        self.seen: Snapshot | None = None
+        self.looks = 0
 
-    async def reserve(self, plan: ServingPlan) -> Reservation:
+    async def look(self) -> Snapshot:
+        """As a test has it, or as it is."""
+        self.looks += 1
+        return self.seen or await super().look()
+
+    async def reserve(self, plan: ServingPlan, *, spare: bool = False) -> Reservation:
         """As it is, unless something lacks."""
         self.lacks()
-        return await super().reserve(plan)
+        return await super().reserve(plan, spare=spare)
 
 
 class NotedRevival(Revival):
@@ -264,6 +271,7 @@ async def parts_on_fake(
     queues: RequestQueues | None = None,
     health_clock: Callable[[], float] = time.monotonic,
     lifecycle: Mapping[str, Any] | None = None,
+    lifecycle_class: type[Lifecycle] = Lifecycle,
     dies: bool = False,
     **knobs: Any,
 ) -> AsyncIterator[PartsOnFake]:
@@ -334,7 +342,7 @@ async def parts_on_fake(
         hosts,
         health,
         revival,
-        Lifecycle(registry, triton, hosts, settings, admission),
+        lifecycle_class(registry, triton, hosts, settings, admission),
         invocation,
     )
     run = asyncio.ensure_future(process.run())

@@ -47,6 +47,30 @@ def test_litter(tmp_path: Path) -> None:
     assert model_directories(tmp_path) == ("m",)
 
 
+@pytest.mark.parametrize("around", ["", "archive/"])
+@pytest.mark.parametrize(
+    ("files", "has_candidate"),
+    [
+        (["m/1/model.py", "candidate/n/1/model.py"], True),
+        (["m/1/model.py", "candidate/export/n/1/model.py", "data/x"], True),
+        (["m/1/model.py", "candidate/1/model.py"], False),
+        (["m/1/model.py", "candidate/config.pbtxt"], False),
+        (["m/1/model.py", "candidate/items.parquet"], False),
+        (["1/model.py", "candidate/n/1/model.py"], False),
+    ],
+)
+def test_candidates(around: str, files: list[str], has_candidate: bool, tmp_path: Path) -> None:
+    """A directory `candidate` with model directories in it, beside model directories, is one; with
+    a config or a version of its own it is a model, and else a folder like others."""
+    make(tmp_path, *(around + file for file in files))
+    repository = read_repository(tmp_path, "m" if files[0].startswith("m/") else None)
+    assert repository.candidate == (tmp_path / around / "candidate" if has_candidate else None)
+    is_model = "candidate" in repository.models
+    assert is_model == files[1].startswith(("candidate/1/", "candidate/config"))
+    is_beside = "candidate/" in repository.beside
+    assert is_beside == (files[1] == "candidate/items.parquet")
+
+
 @pytest.mark.parametrize(
     ("files", "found"),
     [([], "nothing"), (["a.txt"], "a.txt"), (["a/b/x", "c/"], "a, c"), (["a/b/c/x/y"], "a")],

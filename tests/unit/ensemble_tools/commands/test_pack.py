@@ -129,6 +129,53 @@ def test_extra_directory_goes(tmp_path: Path) -> None:
     assert names(members) == ["m", "m/1", "m/1/model.py", "m/config.pbtxt", "shared.txt"]
 
 
+CLICK = TENSORS.replace('"i"', '"item"')
+
+
+@pytest.mark.parametrize(
+    ("tensors", "found"),
+    [
+        (TENSORS, ""),
+        (TENSORS + ' output { name: "more" data_type: TYPE_FP32 dims: 1 }', ""),
+        (CLICK, "it has no input i, which the model has"),
+        (
+            TENSORS.replace("FP32", "FP64", 1),
+            "its input i is FP64 of 1 dimensions, and the model's",
+        ),
+        (
+            TENSORS.replace("dims: 1 }", "dims: [ 1, 1 ] }", 1),
+            "its input i is FP32 of 2 dimensions",
+        ),
+        (
+            TENSORS + ' input { name: "j" data_type: TYPE_FP32 dims: 1 }',
+            "it needs an input j, which",
+        ),
+        ("", "is missing"),
+    ],
+)
+def test_candidates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tensors: str, found: str
+) -> None:
+    """An archive's candidate is packed with it if it can be asked the same; explain tells of it."""
+    model(tmp_path / "top/m")
+    config = model(tmp_path / "top/candidate/n") / "config.pbtxt"
+    config.write_text(config.read_text().replace(TENSORS, tensors))
+    code = command.main(["pack", str(tmp_path / "top"), "-o", str(tmp_path / "a.tar.gz")])
+    said = capsys.readouterr().err
+    assert command.main(["explain", str(tmp_path / "top")]) == command.SERVED
+    explained = capsys.readouterr().out
+    if not found:
+        assert code == command.SERVED
+        with tarfile.open(tmp_path / "a.tar.gz") as archive:
+            assert "candidate/n/1/model.py" in archive.getnames()
+        assert "candidate    served beside it, asked a sample: as delivered" in explained
+    else:
+        assert code == command.REFUSED
+        assert found in said
+        assert f"candidate    refused: {tmp_path}/top/candidate" in explained
+        assert not (tmp_path / "a.tar.gz").exists()
+
+
 def test_litter_is_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What macOS, Python and git leave behind is not shipped; a dot alone makes no litter."""
     version = model(tmp_path / "top/m") / "1"

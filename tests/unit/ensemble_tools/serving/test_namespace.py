@@ -10,12 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble_tools.errors import IllegalName
-from ensemble_tools.serving.namespace import NAME_MAX, Namespace, drop_number, parse_published
+from ensemble_tools.serving.namespace import (
+    NAME_MAX,
+    Namespace,
+    drop_number,
+    name_candidate,
+    parse_published,
+)
 
 LETTERS = "ab.-_9"
 #: That the Python backend refuses in a model's name (python_backend r25.08, src/pb_utils.h).
 REFUSED = set(";|&$`<>()[]{}\\\"'*?~#!")
-model_names = st.text(LETTERS, min_size=1, max_size=8).filter(lambda name: name not in {".", ".."})
+plain_names = st.text(LETTERS, min_size=1, max_size=8).filter(lambda name: name not in {".", ".."})
+model_names = plain_names | plain_names.map(name_candidate)
 step_names = st.text(LETTERS + "=~ ü$;&\n'", min_size=1, max_size=8)
 pairs = st.tuples(model_names, st.none() | step_names)
 
@@ -36,6 +43,10 @@ ILLEGAL = (
     "٣",
     "a\ud800",
     "x" * 5000,
+    "=candidate",
+    "..=candidate",
+    "a=candidate=candidate",
+    "a=candidates",
 )
 
 

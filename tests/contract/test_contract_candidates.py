@@ -1,0 +1,92 @@
+"""Candidates in a real tritonserver: what is measured, and that each bad kind hurts nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import models
+from tests.support.container import Container, running, until
+from tests.support.metrics_page import Samples, sample, scrape
+from tests.support.protocol import binary, infer, sized, values
+
+#: Answers the values in reverse order: the first item scores what the last one does.
+REVERSED = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        return respond(request, values[::-1])
+"""
+#: The bad kinds, and the beginning of the line that says why each is dropped.
+BAD = {
+    "unwilling": (models.UNWILLING, "it cannot be loaded: "),
+    "raising": (models.RAISING, "it failed at 5 requests one after the other; at the last one: "),
+    "killing": (models.KILLING, "its process died: "),
+    "hanging": (models.FOREVER, "it gave no answer within "),
+    "hungry": (models.GREEDY, "its processes grew from "),
+}
+SCORES = [float(number) for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def comparing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """A container that asks candidates all that their models are asked."""
+    environment = {
+        "SERVE_CANDIDATE_PERCENT": "100",
+        "SERVE_MEMORY_RESERVE_MB": "0",
+    }
+    with running(tmp_path_factory.mktemp("candidates"), **environment) as container:
+        yield container
+
+
+def write(container: Container, name: str, source: str) -> Path:
+    """An archive whose model adds 1, and a candidate."""
+    archive = models.write_archive(container.model_root / name / "model", {"m": models.adder(1)})
+    models.write_archive(archive / "candidate", {"m": models.PythonModel(source)})
+    return archive
+
+
+def number(page: Samples, metric: str, name: str, **labels: str) -> float:
+    """One value of a model's candidate; 0 for none."""
+    named = {"target_model": name, "model_name": name, **labels}
+    return sample(page, f"serve_candidate_{metric}", **named)
+
+
+def test_every_kind(comparing: Container) -> None:
+    """Callers get the models' answers, whatever the candidates do; a good one's answers are laid
+    beside its model's, as counted by hand; a bad one is dropped with one line, and nothing is left
+    of any when the models are unloaded."""
+    before = comparing.snapshot()
+    sources = {"good": REVERSED, **{name: source for name, (source, _) in BAD.items()}}
+    for name, source in sources.items():
+        assert comparing.load(name, write(comparing, name, source)).status_code == 200
+    body, size = binary(SCORES)
+
+    def ask_until_all_are_known() -> bool:
+        for name in sources:
+            answer = comparing.invoke(name, infer(SCORES))
+            assert values(answer) == [score + 1 for score in SCORES]
+            assert comparing.invoke(name, body, content_type=sized(size)).status_code == 200
+        page = scrape(comparing)
+        dropped = all(number(page, "drops_total", name) for name in BAD)
+        return dropped and number(page, "overlap_count", "good", k="10") >= 2
+
+    until(ask_until_all_are_known, "all are known", comparing)
+    page = scrape(comparing)
+    measured = number(page, "overlap_count", "good", k="10")
+    # The model's first ten are items 2 to 11, the candidate's 0 to 9.
+    assert number(page, "overlap_sum", "good", k="10") == pytest.approx(0.8 * measured)
+    assert number(page, "overlap_sum", "good", k="1") == 0.0
+    assert number(page, "errors_total", "good") == 0.0
+    assert number(page, "errors_total", "raising") == 5.0
+    lines = [line for line in comparing.log.splitlines() if "is dropped: " in line]
+    for name, (_, why) in BAD.items():
+        (line,) = [it for it in lines if f"model_name={name}" in it]
+        assert f"the model's candidate is dropped: {why}" in line
+    assert sorted(comparing.models()) == sorted(sources)
+    for name in sources:
+        assert comparing.unload(name).status_code == 200
+    comparing.until_nothing_is_published()
+    after = comparing.snapshot()
+    assert (after.models, after.stubs) == (before.models, before.stubs)

@@ -1,0 +1,168 @@
+"""Which requests are asked of candidates, when, and how much is held for that, on a fake."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.invoke.bodies import Bodies
+from serve.invoke.comparing import ComparedInvocation, Comparing
+from serve.invoke.failures import Failures
+from serve.invoke.request import Request
+from serve.models.candidates import LifecycleBesideCandidates
+from serve.models.registry import Model
+from serve.telemetry.candidate_metrics import CandidateMetrics
+from tests.fakes import tritonserver as fake
+from tests.unit.serve.parts_on_fake import WAIT_S, PartsOnFake, invocation_of, parts_on_fake, until
+
+BODY = b'{"inputs":[]}'
+
+
+@dataclass
+class Asking:
+    """A model m with its candidate, loaded, and who asks both."""
+
+    on: PartsOnFake
+    comparing: Comparing
+    invocation: ComparedInvocation
+
+    @property
+    def model(self) -> Model:
+        return self.on.registry.loaded("m")
+
+    @property
+    def candidates_requests(self) -> int:
+        """How many it got."""
+        events = fake.read_record(self.on.record)
+        return sum(it["event"] == "infer" and it["model"] == "m=candidate" for it in events)
+
+    async def ask(self, body: bytes = BODY) -> None:
+        """Returns when the model has answered, and its candidate if it is asked."""
+        await asyncio.wait_for(self.invocation.forward("m", Request([], [body])), WAIT_S)
+        await until(lambda: self.comparing.held_bytes == 0)
+
+
+@contextlib.asynccontextmanager
+async def asking(
+    tmp_path: Path,
+    percent: float = 100,
+    lot: Callable[[], float] = lambda: 0.5,
+    most_bytes: int = 1 << 20,
+    patience_s: float = WAIT_S,
+    timeout_s: float = WAIT_S,
+    **knobs: Any,
+) -> AsyncIterator[Asking]:
+    """On a fake with these knobs."""
+    async with parts_on_fake(tmp_path, lifecycle_class=LifecycleBesideCandidates, **knobs) as on:
+        assert isinstance(on.lifecycle, LifecycleBesideCandidates)
+        candidates = on.lifecycle.candidates
+        comparing = Comparing(
+            candidates,
+            on.triton,
+            CandidateMetrics(),
+            percent,
+            timeout_s,
+            most_bytes,
+            lot,
+            patience_s,
+        )
+        failures = Failures(on.registry, on.revival, "infer", on.triton.memory)
+        parts = (on.registry, on.triton, on.revival, "infer", WAIT_S, Bodies(True), failures)
+        archive = Path(on.archive())
+        shutil.copytree(archive, archive / "candidate")
+        await asyncio.wait_for(on.lifecycle.load("m", str(archive)), WAIT_S)
+        await until(lambda: candidates.find(on.registry.loaded("m")) is not None)
+        yield Asking(on, comparing, ComparedInvocation(*parts, comparing=comparing))
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(100, 20), (25, 5), (5, 1), (0.5, 0)])
+async def test_percent(tmp_path: Path, percent: float, expected: int) -> None:
+    """The lot decides, evenly: of twenty evenly spread lots so many are below the share."""
+    lots = itertools.count()
+    async with asking(tmp_path, percent, lambda: next(lots) % 20 / 20 + 0.005) as both:
+        for _ in range(20):
+            await both.ask()
+        assert both.candidates_requests == expected
+
+
+async def test_bytes(tmp_path: Path) -> None:
+    """A request, its answer and the candidate's together have at most so many bytes; what has more
+    is answered as ever, and nothing of it stays."""
+    async with asking(tmp_path, most_bytes=50_000) as both:
+        small, large, larger = (
+            b'{"inputs":[],"x":"%s"}' % (b"x" * size) for size in (10, 20_000, 60_000)
+        )
+        asked = []
+        for body in (small, large, larger, small):
+            await both.ask(body)
+            asked.append(both.candidates_requests)
+        # The fake's answer repeats the request: the large one's does not fit beside the model's.
+        assert asked == [1, 2, 2, 3]
+        assert isinstance(both.on.lifecycle, LifecycleBesideCandidates)
+        candidate = both.on.lifecycle.candidates.find(both.model)
+        assert candidate is not None
+        assert candidate.failures == 0  # reset by the last
+
+
+async def test_only_where_nobody_waits(tmp_path: Path) -> None:
+    """Not beside another request of the model; one that comes meanwhile is no sample, since one is
+    compared at a time."""
+    async with asking(tmp_path) as both:
+        with invocation_of(both.model):
+            for _ in range(3):
+                await asyncio.wait_for(both.invocation.forward("m", Request([], [BODY])), WAIT_S)
+            assert both.comparing.held_bytes > 0
+            assert both.candidates_requests == 0
+        await until(lambda: both.comparing.held_bytes == 0)
+        assert both.candidates_requests == 1
+
+
+async def test_a_model_that_stays_busy(tmp_path: Path) -> None:
+    """Its request is let go after some time, and the next one may be the sample."""
+    async with asking(tmp_path, patience_s=0.1) as both:
+        with invocation_of(both.model):
+            await both.ask()
+        assert both.candidates_requests == 0
+        await both.ask()
+        assert both.candidates_requests == 1
+
+
+async def test_a_caller_who_leaves(tmp_path: Path) -> None:
+    """His request is nobody's sample, and is not held."""
+    async with asking(tmp_path, infer={"m": {"delay_s": WAIT_S}}) as both:
+        call = asyncio.ensure_future(both.invocation.forward("m", Request([], [BODY])))
+        await until(lambda: both.comparing.held_bytes > 0)
+        call.cancel()
+        await until(lambda: both.comparing.held_bytes == 0)
+        assert both.candidates_requests == 0
+
+
+async def test_it_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is dropped when its time is over, and its model answers on."""
+    hangs = {"m=candidate": {"hang": True}}
+    async with asking(tmp_path, timeout_s=0.1, infer=hangs) as both:
+        await both.ask()
+        published = both.on.repository / "m=candidate"
+        await until(lambda: not published.exists())
+        assert caplog.messages == [
+            "the model's candidate is dropped: it gave no answer within 0.1 s"
+        ]
+        await both.ask()
+        assert both.candidates_requests == 1
+
+
+async def test_unload_meanwhile(tmp_path: Path) -> None:
+    """A candidate that hangs holds up no unload, and nobody is told that it is dropped."""
+    async with asking(tmp_path, infer={"m=candidate": {"hang": True}}) as both:
+        await asyncio.wait_for(both.invocation.forward("m", Request([], [BODY])), WAIT_S)
+        await until(lambda: both.candidates_requests == 1)
+        await asyncio.wait_for(both.on.lifecycle.unload("m"), WAIT_S)
+        await both.on.assert_empty()
