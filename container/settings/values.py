@@ -110,7 +110,10 @@ def folder_or_bucket(raw: str) -> Path | S3Prefix:
         prefix = (url[2] or "").rstrip("/")
         return S3Prefix(url[1], prefix and f"{prefix}/")
     if not raw.startswith("/"):
-        raise Unfit("s3://bucket/prefix/ or the absolute path of a directory")
+        raise Unfit(
+            "s3://bucket/prefix/, the bucket with 3 to 63 of a-z, 0-9, - and ., or the absolute"
+            " path of a directory"
+        )
     return Path(raw)
 
 
