@@ -61,7 +61,7 @@ def test_doubles_lie_behind_the_json() -> None:
             assert tensors == np.array([*_DOUBLES, 7.0], "<f8").tobytes()
 
 
-@pytest.mark.parametrize("padding", [0, 5000], ids=["short", "long"])
+@pytest.mark.parametrize("padding", [0, 70_000], ids=["short", "long"])
 @pytest.mark.parametrize(
     "doubles",
     [
