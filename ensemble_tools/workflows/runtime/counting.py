@@ -1,8 +1,8 @@
 """Counts the values of a program's columns (feature_counts.py), behind the answers.
 
-While a request is answered, its columns and steps are noted: references to what steps have made
-anyway, and copies of numbers, since a request may lie in memory that the next one is written into.
-A thread counts the notes of many requests at once, when there are enough of them or after a second.
+When a request was answered, its columns are noted: references to what steps have found, and copies
+of numbers, since a request may lie in memory that the next one is written into. A thread counts the
+notes of many requests at once, when there are enough of them or after a second.
 It needs Python's lock, which the process gives up while it waits for a request. An error here ends
 the counting and is logged once; it changes no answer.
 """
@@ -41,6 +41,8 @@ _MOST_VALUES = 2**20
 _LONGEST_WAIT_S = 1.0
 #: How long the thread keeps Python's lock, which a request would wait 5 ms for, and its pauses.
 _COUNTING_S, _PAUSE_S = 5e-4, 5e-5
+#: Operations whose values are counted.
+_COUNTED = ("categorify", "join", "target_encode", "normalize", "scale")
 
 _Work = Callable[..., "list[Column]"]
 
@@ -51,21 +53,20 @@ def count_features(
     steps: Sequence[dict[str, Any]],
     tables: Sequence[Lookup],
     works: list[_Work],
-) -> tuple[FeatureCounter | None, list[_Work]]:
-    """The counter of a program's columns, and what its steps do in a request that is counted.
+) -> FeatureCounter | None:
+    """The counter of a program's columns, None if they cannot be counted.
 
-    works: what the steps do. That they stay, without a counter, where nothing can be counted.
+    works: what the steps do; those that look up are replaced, so that they keep what they find.
     """
     try:
         counter = FeatureCounter(inputs)
-        noting = [
-            counter.watch(step, work, tables) for step, work in zip(steps, works, strict=True)
-        ]
+        watched = [counter.watch(step, tables) for step in steps]
         counter.open(directory)
     except Exception as error:
         _log(error)
-        return None, works
-    return counter, noting
+        return None
+    works[:] = [new or work for new, work in zip(watched, works, strict=True)]
+    return counter
 
 
 class FeatureCounter:
@@ -79,14 +80,14 @@ class FeatureCounter:
     ) -> None:
         self._draw = draw or random.Random().random
         self._columns: dict[str, CountedColumn] = {}
-        self._inputs = [Numbers(self._column(it.name, "", "input")) for it in inputs[:MOST_COLUMNS]]
-        #: In the order of a request's notes.
-        self._watchers: list[Numbers | Keys] = [*self._inputs]
+        #: By their registers, which are the inputs' first.
+        self._numbers = [
+            (register, Numbers(self._column(column.name, "", "input")))
+            for register, column in enumerate(inputs[:MOST_COLUMNS])
+        ]
+        self._keys: list[tuple[_KeepingLookup, tuple[int, ...], Keys]] = []
+        self._inputs = len(inputs)
         self._lists = [number for number, it in enumerate(inputs) if len(it.tensors) > 1]
-        #: Of the request that is answered: its rows, its weight and its values.
-        self._request: tuple[int, int, int] | None = None
-        #: Of the request that is answered, if it is counted.
-        self._notes: list[Any] | None = None
         #: Weight, values and notes of requests that were answered.
         self._pending: list[tuple[int, int, list[Any]]] = []
         # Each of these is written by one of the two threads alone.
@@ -99,68 +100,46 @@ class FeatureCounter:
 
     # -- when the model is loaded
 
-    def watch(self, step: dict[str, Any], work: _Work, tables: Sequence[Lookup]) -> _Work:
-        """What the step does; where it looks up or scales values, they are noted."""
-        if len(self._columns) >= MOST_COLUMNS:
-            return work
-        if step["operation"] in ("categorify", "join", "target_encode"):
-            return self._watch_keys(step, tables)
-        if step["operation"] in ("normalize", "scale"):
-            return self._watch_numbers(step, work)
-        return work
+    def watch(self, step: dict[str, Any], tables: Sequence[Lookup]) -> _Work | None:
+        """Count what the step looks up or scales; what it does if that is another work now."""
+        kind = step["operation"]
+        if len(self._columns) >= MOST_COLUMNS or kind not in _COUNTED:
+            return None
+        operation: Any = find_operation(kind).from_json(step["given"])
+        operator, _, name = step["of"].partition(": ")
+        if kind in ("normalize", "scale"):
+            self._watch_numbers(operation, self._column(name, operator, kind), step["reads"][0])
+            return None
+        column = self._column(name, operator, "keys")
+        table, folds = tables[operation.table], getattr(operation, "folds", 1)
+        if kind == "categorify":
+            column.has_places, column.places = True, table.places
+        lookup = _KeepingLookup(table, keeps_keys=folds > 1)
+        # Whole numbers of a request are never null.
+        may_be_null = not table.has_whole_keys or max(step["reads"]) >= self._inputs
+        reads = tuple(step["reads"]) if may_be_null else ()
+        self._keys.append((lookup, reads, Keys(column, table, folds)))
+        replaced = [*tables]
+        replaced[operation.table] = lookup
+        return operation.prepare(replaced)
 
     def open(self, directory: Path) -> None:
         """Hold a file in it. Raises OSError, and ValueError where it would be too large."""
         self._file = CounterFile(directory, [it.to_json() for it in self._columns.values()])
+        self._watchers: list[Numbers | Keys] = [
+            *(watcher for _, watcher in self._numbers),
+            *(watcher for _, _, watcher in self._keys),
+        ]
 
-    def _watch_keys(self, step: dict[str, Any], tables: Sequence[Lookup]) -> _Work:
-        operation: Any = find_operation(step["operation"]).from_json(step["given"])
-        operator, _, name = step["of"].partition(": ")
-        column = self._column(name, operator, "keys")
-        table, folds = tables[operation.table], getattr(operation, "folds", 1)
-        if operation.name == "categorify":
-            column.has_places, column.places = True, table.places
-        self._watchers.append(Keys(column, table, folds))
-        lookup = _KeepingLookup(table, keeps_keys=folds > 1)
-        replaced = [*tables]
-        replaced[operation.table] = lookup
-        work = operation.prepare(replaced)
-
-        def noted(*columns: Column) -> list[Column]:
-            written: list[Column] = work(*columns)
-            found, lookup.found = lookup.found, None
-            if self._notes is not None:
-                try:
-                    self._notes.append((*found, all_missing(columns)))
-                except Exception as error:
-                    self._end(error)
-            return written
-
-        return noted
-
-    def _watch_numbers(self, step: dict[str, Any], work: _Work) -> _Work:
-        operation: Any = find_operation(step["operation"]).from_json(step["given"])
-        column = self._column(operation.column, step["of"].partition(": ")[0], operation.name)
-        (register,) = step["reads"]
-        is_input = register < len(self._inputs) and self._inputs[register].column is column
-        watcher = self._inputs[register] if is_input else Numbers(column)
+    def _watch_numbers(self, operation: Any, column: CountedColumn, register: int) -> None:
+        watcher = self._numbers[register][1] if register < len(self._numbers) else None
+        if register >= self._inputs or watcher is None or watcher.column is not column:
+            watcher = Numbers(column)
+            self._numbers.append((register, watcher))
         if operation.name == "normalize":
             watcher.count_sums(*(float(number_of(it)) for it in (operation.mean, operation.std)))
         else:
             watcher.count_outside(*(float(number_of(it)) for it in (operation.min, operation.max)))
-        if is_input:
-            return work
-        self._watchers.append(watcher)
-
-        def noted(values: Column) -> list[Column]:
-            if self._notes is not None:
-                try:
-                    self._notes.append(values.values.copy())
-                except Exception as error:
-                    self._end(error)
-            return work(values)
-
-        return noted
 
     def _column(self, name: str, operator: str, kind: str) -> CountedColumn:
         """The first column of that name of which nobody counts that kind yet."""
@@ -172,47 +151,44 @@ class FeatureCounter:
                 break
         return column
 
-    # -- while a request is answered
+    # -- when a request was answered
 
-    def begin(self, columns: Sequence[Any]) -> bool:
-        """Whether the request with these columns is counted; then they are noted."""
+    def count(self, columns: Sequence[Any]) -> None:
+        """Note the columns of a request that was answered; of a large one, by chance.
+
+        columns: all registers, which the steps have filled.
+        """
         if self._file is None:
-            return False
+            return
         try:
             rows = columns[0].rows
             size = max([rows, *[len(columns[number].values) for number in self._lists]])
             weight, values = max(1, size // SAMPLE), size * len(self._watchers)
-            self._request = rows, weight, values
-            if weight > 1 and self._draw() * weight >= 1:
-                return False
-            if self._values_noted - self._values_counted + values > _MOST_VALUES:
-                return False
-            came = [column.values for column in columns[: len(self._inputs)]]
-            self._notes = [
-                it.copy() if watcher.needs_values or it.dtype.kind == "f" else len(it)
-                for it, watcher in zip(came, self._inputs, strict=True)
-            ]
-        except Exception as error:
-            self._end(error)
-        return self._notes is not None
-
-    def finish(self) -> None:
-        """The request was answered."""
-        if self._file is None or self._request is None:
-            return
-        try:
-            rows, weight, values = self._request
             self._rows_seen += rows
-            if self._notes is not None and len(self._notes) == len(self._watchers):
+            is_drawn = weight == 1 or self._draw() * weight < 1
+            if is_drawn and self._values_noted - self._values_counted + values <= _MOST_VALUES:
+                notes = self._note(columns)
                 self._values_noted += values
-                self._pending.append((weight, values, self._notes))
+                self._pending.append((weight, values, notes))
             self._wake()
         except Exception as error:
             self._end(error)
 
     def drop(self) -> None:
-        """Forget the request, which was answered or refused."""
-        self._request = self._notes = None
+        """Forget what the last request has looked up."""
+        for lookup, _, _ in self._keys:
+            lookup.found = None
+
+    def _note(self, columns: Sequence[Any]) -> list[Any]:
+        numbers = [(columns[register].values, watcher) for register, watcher in self._numbers]
+        notes: list[Any] = [
+            values.copy() if watcher.needs_values or values.dtype.kind == "f" else len(values)
+            for values, watcher in numbers
+        ]
+        for lookup, reads, _ in self._keys:
+            nulls = all_missing([columns[register] for register in reads]) if reads else None
+            notes.append((*lookup.found, nulls))
+        return notes
 
     def _wake(self) -> None:
         if self._thread is None:
@@ -269,7 +245,7 @@ class FeatureCounter:
 
     def _end(self, error: Exception) -> None:
         """Count no more."""
-        self._file = self._notes = None
+        self._file = None
         self._pending.clear()
         _log(error)
 

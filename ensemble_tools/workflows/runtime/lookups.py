@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Column, take_rows
+from .columns import INTEGERS, Column, take_rows
 
 #: Multipliers of the text hash, odd; those of the n-th word are derived from them.
 _FIRST, _STEP, _LAST = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9
@@ -35,6 +35,11 @@ class Numbers:
 
     def __len__(self) -> int:
         return len(self._keys) + (self._nan >= 0)
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether they are integers."""
+        return self._keys.dtype.kind in INTEGERS
 
     def find(self, values: Any) -> tuple[Any, Any]:
         """values: cast to the keys' type. (which are in the table, their numbers); both (n,)."""
@@ -139,6 +144,11 @@ class Lookup:
     ) -> None:
         self._keys, self._order, self._beside, self._first = keys, order, beside, first
         self.places = places
+
+    @property
+    def has_whole_keys(self) -> bool:
+        """Whether all keys are whole numbers."""
+        return all(isinstance(keys, Numbers) and keys.are_whole for keys in self._keys)
 
     def first(self, name: str) -> Any:
         """The value beside the first row of the file."""

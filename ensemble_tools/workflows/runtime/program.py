@@ -32,8 +32,6 @@ _NOT_SAID = "the workflow was compiled for requests that have some"
 
 #: What a step does with the columns that it reads -> the columns that it makes.
 _Work = Callable[..., "list[Column]"]
-#: A step's work, and the registers that it reads and writes.
-_Step = tuple[_Work, list[int], list[int]]
 
 
 class LoadedProgram:
@@ -54,15 +52,15 @@ class LoadedProgram:
         tables = [read_lookup(directory, table) for table in written["tables"]]
         steps = written["steps"]
         works = [_prepare_step(step, tables, find_runner) for step in steps]
-        self._steps = self._noted_steps = _bind(works, steps)
         self._counter = None
         counts = directory.parent / COUNTS
         if counts.is_dir():
             from .counting import count_features  # it is off elsewhere, and takes time
 
-            self._counter, works = count_features(counts, self._inputs, steps, tables, works)
-            #: Of a request whose values are counted.
-            self._noted_steps = _bind(works, steps)
+            self._counter = count_features(counts, self._inputs, steps, tables, works)
+        self._steps = [
+            (work, step["reads"], step["writes"]) for work, step in zip(works, steps, strict=True)
+        ]
         #: Whether a request without rows is NVTabular's to answer.
         self._leaves_no_rows = any(step["operation"] == KeptNode.name for step in steps)
         self._is_last = [step.get("is_last", False) for step in steps]
@@ -80,11 +78,9 @@ class LoadedProgram:
         if self._counter is None:
             return self._answer(tensors)
         try:
-            answer = self._answer(tensors)
-            self._counter.finish()
+            return self._answer(tensors)
         finally:
             self._counter.drop()
-        return answer
 
     def close(self) -> None:
         """The model ends; what has come is counted before."""
@@ -97,18 +93,18 @@ class LoadedProgram:
             for number, source in enumerate(self._inputs):
                 columns[number] = source.read(tensors)
             self._check_rows(columns)
-            is_counted = self._counter is not None and self._counter.begin(columns)
-            steps = self._noted_steps if is_counted else self._steps
-            if not columns[0].rows or not self._do_steps(steps, columns):
+            if not columns[0].rows or not self._do_steps(columns):
                 return {output.name: output.write_no_rows() for output in self._outputs}
             answer: dict[str, Any] = {}
             for output in self._outputs:
                 answer.update(output.write(columns[output.reads]))
+            if self._counter is not None:
+                self._counter.count(columns)
         return answer
 
-    def _do_steps(self, steps: list[_Step], columns: list[Any]) -> bool:
+    def _do_steps(self, columns: list[Any]) -> bool:
         """Fill the registers; whether there are rows left to answer."""
-        for index, (work, reads, writes) in enumerate(steps):
+        for index, (work, reads, writes) in enumerate(self._steps):
             try:
                 written = work(*[columns[number] for number in reads])
             except (NoRowsLeft, NoRowsMade):
@@ -132,10 +128,6 @@ class LoadedProgram:
             raise RequestError(f"the request has no rows: {self._refuses_no_rows}")
         if not rows and self._leaves_no_rows:
             raise LeftToNVTabular("the request has no rows, and a part of it is not compiled")
-
-
-def _bind(works: list[_Work], steps: list[dict[str, Any]]) -> list[_Step]:
-    return [(work, step["reads"], step["writes"]) for work, step in zip(works, steps, strict=True)]
 
 
 def _prepare_step(

@@ -164,9 +164,7 @@ def test_large_requests_are_sampled(tmp_path: Path) -> None:
     counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: next(draws))
     counter.open(tmp_path)
     for rows in (1024, 127, 1024, 1024, 1024):
-        counter.begin(columns_of(rows))
-        counter.finish()
-        counter.drop()
+        counter.count(columns_of(rows))
     counter.close()
     (column,) = read_counts(tmp_path)
     assert (column.rows_seen, column.counted) == (4 * 1024 + 127, 1024 + 127)
@@ -176,9 +174,7 @@ def test_large_requests_are_sampled(tmp_path: Path) -> None:
 def test_a_request_of_a_great_many_rows_is_not_held(tmp_path: Path) -> None:
     counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: 0.0)
     counter.open(tmp_path)
-    counter.begin(columns_of(2**20 + 1))
-    counter.finish()
-    counter.drop()
+    counter.count(columns_of(2**20 + 1))
     counter.close()
     (column,) = read_counts(tmp_path)
     assert (column.rows_seen, column.counted) == (2**20 + 1, 0)
@@ -190,8 +186,6 @@ def test_an_error_ends_the_counting(tmp_path: Path, capfd: pytest.CaptureFixture
     counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: next(draws))
     counter.open(tmp_path)
     for _ in range(3):  # there is no second draw
-        counter.begin(columns_of(1024))
-        counter.finish()
-        counter.drop()
+        counter.count(columns_of(1024))
     counter.close()
     assert capfd.readouterr().err == "values of columns are not counted: StopIteration: \n"
