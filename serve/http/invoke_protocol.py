@@ -516,19 +516,20 @@ class _CapturingProtocol(_Protocol):
     captures: CaptureQueue
 
     def _answer(self, exchange: _Exchange) -> Coroutine[Any, Any, None]:
-        exchange.captured = self.captures.begin(
+        return (
+            self._answer_captured(exchange) if self.captures.draw() else super()._answer(exchange)
+        )
+
+    async def _answer_captured(self, exchange: _Exchange) -> None:
+        captured = exchange.captured = self.captures.begin(
             exchange.model_name, exchange.headers, exchange.pieces, exchange.size
         )
-        if exchange.captured is None:
-            return super()._answer(exchange)
-        return self._answer_captured(exchange, exchange.captured)
-
-    async def _answer_captured(self, exchange: _Exchange, captured: CapturedExchange) -> None:
         try:
             await super()._answer(exchange)
         finally:
             exchange.captured = None  # its connection may be idle for long
-            self.captures.end(captured)
+            if captured is not None:
+                self.captures.end(captured)
 
     async def _send(
         self,

@@ -15,14 +15,17 @@ from dataclasses import dataclass, field
 
 Headers = list[tuple[bytes, bytes]]
 
-#: Bytes of a request and its answer together: a larger one would hold the interpreter's lock for
-#: milliseconds while it is written.
+#: Bytes of a request and its answer together, with the request's headers: a larger one would hold
+#: the interpreter's lock for milliseconds while it is written.
 LARGEST = 1024 * 1024
 #: Bytes of all that wait.
 MOST_BYTES = 16 * 1024 * 1024
 #: Why an exchange is not kept, as the label `reason` says it: LARGEST, MOST_BYTES.
 TOO_LARGE, QUEUE = "size", "queue"
 _PERCENT = 100
+#: Bytes that the objects of an exchange take beside its bodies, and those of a header beside its
+#: text: a million of small ones would be a gigabyte.
+_OBJECTS, _HEADER_OBJECTS = 1024, 128
 
 
 @dataclass(slots=True)
@@ -33,7 +36,7 @@ class CapturedExchange:
     model_name: str
     headers: Headers  # names in lower case, here and below
     body: Sequence[bytes]
-    size: int  # bytes of both bodies, as far as they are there
+    size: int  # bytes that it takes, of both bodies as far as they are there
     answer_headers: Headers = field(default_factory=list)
     answer: Sequence[bytes] = ()
     is_answered: bool = False
@@ -60,11 +63,18 @@ class CaptureQueue:
 
     # -- the event loop's
 
+    def draw(self) -> bool:
+        """Whether the next request is one of the sample."""
+        return random.random() < self._share
+
     def begin(
         self, model_name: str, headers: Headers, pieces: Sequence[bytes], size: int
     ) -> CapturedExchange | None:
-        """A request has come; None where it is not kept. Each that is must come to its `end`."""
-        if random.random() >= self._share or not self._enter(size, 0):
+        """A request was drawn; None where it is not kept. Each that is must come to its `end`."""
+        size += _OBJECTS
+        for name, value in headers:
+            size += _HEADER_OBJECTS + len(name) + len(value)
+        if not self._enter(size, 0):
             return None
         return CapturedExchange(time.time(), model_name, headers, [*pieces], size)
 

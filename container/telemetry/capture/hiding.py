@@ -37,6 +37,7 @@ _HASHES_AT_ONCE, _PAUSE_S = 64, 0.0001
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_parameters = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_tensors = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_decode_name = msgspec.json.Decoder(str).decode
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
@@ -76,7 +77,7 @@ class ColumnHider:
                 data, start = tensors[start : start + size], start + size
                 if len(data) != size:
                     raise NotUnderstood("tensors end too early")
-                if _decode(tensor["name"]) in self._columns:
+                if _read_name(tensor) in self._columns:
                     tensor, data = self._hide_tensor(tensor, data)
                 written[kind].append(tensor)
                 pieces.append(data)
@@ -125,6 +126,11 @@ class ColumnHider:
         if self._hashes % _HASHES_AT_ONCE == 0:
             time.sleep(_PAUSE_S)
         return blake2b(value, key=self._salt, digest_size=_DIGEST_SIZE).digest()
+
+
+def _read_name(tensor: dict[str, Raw]) -> str:
+    """As tritonserver has it, whose names end at a NUL."""
+    return _decode_name(tensor["name"]).partition("\0")[0]
 
 
 def _read_binary_size(tensor: dict[str, Raw]) -> int:

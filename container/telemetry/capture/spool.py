@@ -76,7 +76,11 @@ class Spool:
             if self._bytes + len(data) > self._most_bytes:
                 raise SpoolFull
         part = self._parts.get(folder) or self._begin(folder)
-        self._write(self._find(part), data, part.size)
+        try:
+            self._write(self._find(part), data, part.size)
+        except FileNotFoundError:  # somebody took it away: the next lines begin another
+            del self._parts[folder]
+            raise
         part.size, part.records = part.size + len(data), part.records + len(lines)
         self._bytes += len(data)
 
@@ -112,7 +116,8 @@ class Spool:
 
     def _write(self, path: Path, data: bytes, start: int) -> None:
         """Behind what is whole; what a full disk took of it is cut off again."""
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        new = 0 if start else os.O_CREAT
+        file = os.open(path, os.O_WRONLY | new | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             written = 0
             while written < len(data):
@@ -140,6 +145,8 @@ class Spool:
         """Close what a container was writing that lives no more; another's stays."""
         with contextlib.suppress(OSError), _lock_abandoned(left / _LOCK):
             for path in [*left.rglob(f"*{SUFFIX}{_PART_SUFFIX}")]:
+                if path.is_symlink() or not path.is_file():
+                    continue
                 with path.open("r+b") as file:
                     size = file.read().rfind(b"\n") + 1
                     file.truncate(size)
@@ -182,7 +189,7 @@ def _hold(path: Path) -> int:
 @contextlib.contextmanager
 def _lock_abandoned(path: Path) -> Iterator[None]:
     """Raises OSError while its container lives."""
-    lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

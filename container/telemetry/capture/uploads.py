@@ -83,9 +83,10 @@ class Uploads:
         while self._files:
             path, records = self._files[0]
             try:
-                self._upload(path)
-            except FileNotFoundError:  # somebody took it away
-                records = 0
+                if path.exists():
+                    self._upload(path)
+                else:  # somebody took it away
+                    records = 0
             except Exception as error:  # the network, the credentials, the bucket
                 self._tally.fail_upload(name_failure(error), str(error), len(self._files))
                 self._changed.set()
@@ -101,4 +102,4 @@ class Uploads:
         key = self._target.prefix + path.relative_to(self._root).as_posix()
         with path.open("rb") as file:
             self._client.put_object(Bucket=self._target.bucket, Key=key, Body=file)
-        path.unlink()
+        path.unlink(missing_ok=True)

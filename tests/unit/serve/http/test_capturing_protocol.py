@@ -106,7 +106,8 @@ async def test_a_caller_who_leaves(captured: Captured) -> None:
     other = await captured.routes.connect()
     await other.send(post("m"))
     assert (await other.answer())[0] == 200
-    assert [it.size for it in await until_taken(captured)] == [2 + 4]
+    (taken,) = await until_taken(captured)
+    assert taken.size < len(LARGE)
 
 
 async def test_a_large_body_is_answered_and_dropped(captured: Captured) -> None:

@@ -56,12 +56,11 @@ def test_json(kind: str) -> None:
     assert found["user_id"]["shape"] == [3]
 
 
-def test_a_name_may_be_written_in_any_way() -> None:
-    """As JSON's escapes."""
-    text = (
-        b'{"inputs":[{"name":"user\\u005fid","datatype":"INT64","shape":[1],"data":[7700000077]}]}'
-    )
-    hidden, _ = ColumnHider(HIDDEN).hide(text)
+@pytest.mark.parametrize("name", [b"user\\u005fid", b"user_id\\u0000", b"user_id\\u0000x"])
+def test_a_name_may_be_written_in_any_way(name: bytes) -> None:
+    """As JSON's escapes, and with more behind a NUL, where names end for tritonserver."""
+    column = b'{"name":"%b","datatype":"INT64","shape":[1],"data":[7700000077]}'
+    hidden, _ = ColumnHider(HIDDEN).hide(b'{"inputs":[%b]}' % (column % name))
     assert str(SECRET).encode() not in hidden
 
 
@@ -150,6 +149,7 @@ def test_a_hash_fits_its_type(kind: str, numbers: list[int]) -> None:
         (b'{"inputs": {"user_id": [1]}}', b""),
         (b'{"inputs": [1]}', b""),
         (b'{"inputs": [{"datatype": "INT64", "data": [1]}]}', b""),
+        (b'{"inputs": [{"name": 1, "datatype": "INT64", "data": [1]}]}', b""),
         (b'{"inputs": [{"name": "user_id", "data": [1]}]}', b""),
         (b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [NaN]}]}', b""),
         (b"\xef\xbb\xbf" + b'{"inputs": []}', b""),

@@ -132,8 +132,32 @@ def test_a_folder_that_somebody_takes_away(tmp_path: Path) -> None:
     path.unlink()
     spool.close_due(every=True)
     spool.append("m", [b"2\n"])
+    (path,) = parts(tmp_path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):  # else the next lines came behind a hole
+        spool.append("m", [b"3\n"])
+    spool.append("m", [b"4\n"])
     spool.close()
-    assert [(tmp_path / path).read_bytes() for path in whole(tmp_path)] == [b"2\n"]
+    assert [(tmp_path / path).read_bytes() for path in whole(tmp_path)] == [b"4\n"]
+
+
+@pytest.mark.parametrize("lock", ["fifo", "file"])
+def test_what_is_no_file(tmp_path: Path, lock: str) -> None:
+    """Neither holds the start up nor is followed, whoever made it."""
+    left = tmp_path / ".writing-x" / "m"
+    left.mkdir(parents=True)
+    (tmp_path / "elsewhere").write_bytes(b"1\nnot cut")
+    (left / "1.jsonl.part").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(left / "2.jsonl.part")
+    (left / "3.jsonl.part").write_bytes(b"3\n")
+    if lock == "fifo":
+        os.mkfifo(left.parent / "lock")
+    else:
+        (left.parent / "lock").touch()
+    Spool(tmp_path, MANY).close()
+    assert whole(tmp_path) == [Path("m/3.jsonl")]
+    assert (tmp_path / "elsewhere").read_bytes() == b"1\nnot cut"
+    assert not left.exists()
 
 
 def test_a_root_that_cannot_be(tmp_path: Path) -> None:

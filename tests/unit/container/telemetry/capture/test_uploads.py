@@ -107,6 +107,15 @@ def test_a_file_that_somebody_took_away(uploading: Uploading) -> None:
     assert uploading.count("records", result="uploaded") == 2
 
 
+def test_a_file_of_the_credentials_that_is_not_there(uploading: Uploading) -> None:
+    """It is none that somebody took away: the captures wait."""
+    uploading.bucket.error = FileNotFoundError("a web identity token")
+    path = uploading.put("a/1.jsonl")
+    assert uploading.uploads.end(WAIT_S) == 1
+    assert uploading.count("failed_uploads") >= 1
+    assert path.exists()
+
+
 def test_an_end_without_an_answer(uploading: Uploading) -> None:
     """It is not waited for; how many files are left is told."""
     uploading.bucket.answers.clear()
