@@ -53,6 +53,13 @@ def same(one: Any, other: Any) -> bool:
     return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
 
 
+def test_more_small_arrays_than_the_kernel_takes_pieces(ends: Ends) -> None:
+    """An export may have hundreds of features."""
+    sent = [np.full((1, 1), number, np.float32)[::-1] for number in range(700)]
+    _, found = passed(ends, "", *sent)
+    assert [array.item() for array in found] == [*range(700)]
+
+
 @given(
     st.lists(
         arrays.arrays(st.sampled_from(DTYPES), arrays.array_shapes(min_dims=0, min_side=0)),
