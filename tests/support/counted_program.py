@@ -184,12 +184,12 @@ def _program() -> Program:
         return Categorify(table, 1, buckets, "int64", columns)
 
     steps = [
+        (Join(5, (("user_count", None),), ("user",)), (0,), "JoinGroupby", ("user",)),
         (categorify(0, "user"), (0,), "Categorify", ("user",)),
         (categorify(1, "tag", buckets=4), (1,), "Categorify", ("tag",)),
         (categorify(2, "user", "tag"), (0, 1), "Categorify", ("user_tag",)),
         (categorify(3, "genres"), (3,), "Categorify", ("genres",)),
         (categorify(4, "code"), (5,), "Categorify", ("code",)),
-        (Join(5, (("user_count", None),), ("user",)), (0,), "JoinGroupby", ("user",)),
         (
             TargetEncode(6, (0.5,), FOLDS, None, ("float32",), False),
             (1,),
@@ -199,13 +199,14 @@ def _program() -> Program:
         (Fill(0), (2,), "FillMissing", ("price",)),
         (Normalize(MEAN, STD, "float32", "price"), (13,), "Normalize", ("price",)),
         (Scale(LOW, HIGH, "float32", "age"), (4,), "NormalizeMinMax", ("age",)),
+        (categorify(0, "user"), (0,), "Categorify", ("user",)),  # once more, as tags make it
     ]
     written = tuple(
         Step(operation, reads, (6 + number,), operator, columns)
         for number, (operation, reads, operator, columns) in enumerate(steps)
     )
     outputs = tuple(
-        OutputColumn(f"out{number}", (f"out{number}",), 6 + number, number == 3, dtype, (None,))
-        for number, dtype in enumerate([*["int64"] * 5, *["float64"] * 5])
+        OutputColumn(f"out{number}", (f"out{number}",), 6 + number, number == 4, dtype, (None,))
+        for number, dtype in enumerate(["f8", *["i8"] * 5, *["f8"] * 4, "i8"])
     )
-    return Program(inputs, written, outputs, 16, ())
+    return Program(inputs, written, outputs, 17, ())

@@ -60,12 +60,14 @@ def count_features(
     """
     try:
         counter = FeatureCounter(inputs)
-        watched = [counter.watch(step, tables) for step in steps]
+        # A column that several tables look up is first of all that of its vocabulary.
+        order = sorted(range(len(steps)), key=lambda it: steps[it]["operation"] != "categorify")
+        watched = {number: counter.watch(steps[number], tables) for number in order}
         counter.open(directory)
     except Exception as error:
         _log(error)
         return None
-    works[:] = [new or work for new, work in zip(watched, works, strict=True)]
+    works[:] = [watched[number] or work for number, work in enumerate(works)]
     return counter
 
 
@@ -86,6 +88,7 @@ class FeatureCounter:
             for register, column in enumerate(inputs[:MOST_COLUMNS])
         ]
         self._keys: list[tuple[_KeepingLookup, tuple[int, ...], Keys]] = []
+        self._looked_up: set[tuple[Any, ...]] = set()
         self._inputs = len(inputs)
         self._lists = [number for number, it in enumerate(inputs) if len(it.tensors) > 1]
         #: Weight, values and notes of requests that were answered.
@@ -110,6 +113,10 @@ class FeatureCounter:
         if kind in ("normalize", "scale"):
             self._watch_numbers(operation, self._column(name, operator, kind), step["reads"][0])
             return None
+        looked_up = (kind, operation.table, *step["reads"])
+        if looked_up in self._looked_up:  # as a column that is tagged in two ways
+            return None
+        self._looked_up.add(looked_up)
         column = self._column(name, operator, "keys")
         table, folds = tables[operation.table], getattr(operation, "folds", 1)
         if kind == "categorify":

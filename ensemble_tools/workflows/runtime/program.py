@@ -35,7 +35,7 @@ _Work = Callable[..., "list[Column]"]
 
 
 class LoadedProgram:
-    """One workflow, ready to answer requests; it keeps nothing of them."""
+    """One workflow, ready to answer requests; it keeps nothing of them but counts."""
 
     def __init__(self, directory: Path, find_runner: FindRunner | None = None) -> None:
         """Raises OSError or ValueError when a file is missing or cut off.
