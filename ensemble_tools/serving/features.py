@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -47,7 +48,7 @@ def explain_no_counts(plan: ServingPlan, serving_repository: Path, setting: str)
         if plan.not_compiled:
             return f"no workflow is compiled, and NVTabular counts nothing: {plan.not_compiled[0]}"
         return "the archive has no NVTabular workflow, whose columns could be counted"
-    if not any(map(Path.is_dir, find_counts(plan, serving_repository).values())):
+    if not any(map(os.path.isdir, find_counts(plan, serving_repository).values())):
         return f"nothing is counted while {setting} is off"
     return "none of its processes has counted anything yet"
 

@@ -24,7 +24,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,11 @@ HEAD = struct.Struct("=8sQQQ")
 MAGIC = b"fcounts1"
 #: Columns of one workflow that are counted: the first ones.
 MOST_COLUMNS = 2000
-#: Files of one directory; bytes of one file.
+#: Files of one directory; bytes of one file, and those that are read of a directory.
 _MOST_FILES = 256
-MOST_BYTES = 2 * 2**20
+MOST_BYTES, _MOST_READ = 2 * 2**20, 8 * 2**20
+#: No model counts so far, and floats still have each number up to here.
+_MOST = 2**53
 #: How often a file is read whose counters change meanwhile.
 _TRIES = 3
 
@@ -88,14 +90,24 @@ class ColumnCounts:
     fitted: FittedColumn = field(default_factory=FittedColumn)
 
 
+#: What is summed up over processes.
+_SUMMED = ("rows_seen", *COUNTS, *SUMS)
+
+
 def read_counts(directory: Path) -> list[ColumnCounts]:
     """The sums over a directory's files; files that are not whole, or that go, count nothing.
 
-    Never blocks, and reads a bounded number of bytes.
+    Never blocks, raises nothing, and reads a bounded number of bytes: the files are those of a
+    model's process, which may have put anything in their place.
     """
     sums: dict[str, ColumnCounts] = {}
-    for path in takewhile(Path.exists, name_files(directory)):
-        for column in _read_file(path):
+    rest = _MOST_READ
+    for path in takewhile(os.path.lexists, name_files(directory)):
+        data = _read_data(path)
+        rest -= len(data)
+        if rest < 0:
+            break
+        for column in _read_columns(data):
             before = sums.get(column.column)
             sums[column.column] = column if before is None else _add(before, column)
     return list(sums.values())
@@ -106,28 +118,34 @@ def name_files(directory: Path) -> Iterator[Path]:
     return (directory / f"{number}.counts" for number in range(_MOST_FILES))
 
 
-def _read_file(path: Path) -> list[ColumnCounts]:
-    """Its columns; where it changes each time, those of different moments."""
+def _read_data(path: Path) -> bytes:
+    """What is in the file; where it changes each time, numbers of different moments."""
     data = b""
     for _ in range(_TRIES):
         data = _read_bytes(path, MOST_BYTES)
-        if len(data) < HEAD.size:
-            return []
-        version = HEAD.unpack_from(data)[2]
-        if version % 2 == 0 and _read_bytes(path, HEAD.size) == data[: HEAD.size]:
+        is_changing = len(data) >= HEAD.size and HEAD.unpack_from(data)[2] % 2
+        if not is_changing and _read_bytes(path, HEAD.size) == data[: HEAD.size]:
             break
-    magic, length, _, rows = HEAD.unpack_from(data)
+    return data
+
+
+def _read_columns(data: bytes) -> list[ColumnCounts]:
+    """The columns of a file; none of one that is not whole, or that no model has counted."""
     try:
+        magic, length, _, rows = HEAD.unpack_from(data)
         header = json.loads(data[HEAD.size : HEAD.size + length])
         numbers = memoryview(data)[HEAD.size + length :]
         split = 8 * len(header) * (len(COUNTS) + PLACES)
         whole, floats = numbers[:split].cast("q"), numbers[split:].cast("d")
         is_whole = magic == MAGIC and len(floats) == len(header) * len(SUMS)
+        if not is_whole or not 0 < len(header) <= MOST_COLUMNS:
+            return []
+        if min(whole) < 0 or max(rows, *whole) > _MOST:
+            return []
         return [
-            _column(column, number, rows, whole, floats)
-            for number, column in enumerate(header if is_whole else ())
+            _column(column, number, rows, whole, floats) for number, column in enumerate(header)
         ]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (struct.error, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return []
 
 
@@ -143,25 +161,32 @@ def _read_bytes(path: Path, most: int) -> bytes:
 
 def _column(written: Any, number: int, rows: int, whole: Any, floats: Any) -> ColumnCounts:
     start = number * (len(COUNTS) + PLACES)
-    counts = zip(COUNTS, whole[start:], strict=False)
-    sums = zip(SUMS, floats[number * len(SUMS) :], strict=False)
+    counts = zip(COUNTS, whole[start : start + len(COUNTS)], strict=True)
+    sums = zip(SUMS, floats[number * len(SUMS) : (number + 1) * len(SUMS)], strict=True)
     places = whole[start + len(COUNTS) : start + len(COUNTS) + PLACES]
-    mean, std, low, high = (written[name] for name in ("mean", "std", "low", "high"))
     return ColumnCounts(
         str(written["column"]),
         rows,
         **dict(counts),
         **dict(sums),
         places=tuple(places) if written["has_places"] else (),
-        fitted=FittedColumn(mean, std, low, high, tuple(written["places"])),
+        fitted=_read_fitted(written),
     )
 
 
-def _add(first: ColumnCounts, other: ColumnCounts) -> ColumnCounts:
+def _read_fitted(written: Any) -> FittedColumn:
+    """Raises ValueError, TypeError, KeyError and OverflowError for what no model writes."""
     numbers = {
-        it.name: getattr(first, it.name) + getattr(other, it.name)
-        for it in fields(first)
-        if it.name not in ("column", "places", "fitted")
+        name: None if written[name] is None else float(written[name])
+        for name in ("mean", "std", "low", "high")
     }
+    places = tuple(map(int, written["places"]))
+    if len(places) not in (0, PLACES) or not all(0 <= it <= _MOST for it in places):
+        raise ValueError("these are no rows of buckets")
+    return FittedColumn(**numbers, places=places)
+
+
+def _add(first: ColumnCounts, other: ColumnCounts) -> ColumnCounts:
+    numbers = {name: getattr(first, name) + getattr(other, name) for name in _SUMMED}
     places = tuple(map(sum, zip(first.places, other.places, strict=False)))
     return ColumnCounts(first.column, **numbers, places=places, fitted=first.fitted)

@@ -10,7 +10,14 @@ import pytest
 
 from ensemble_tools.workflows.runtime.counted_columns import CountedColumn
 from ensemble_tools.workflows.runtime.counter_file import CounterFile, Sums
-from ensemble_tools.workflows.runtime.feature_counts import MOST_BYTES, read_counts
+from ensemble_tools.workflows.runtime.feature_counts import (
+    COUNTS,
+    MOST_BYTES,
+    MOST_COLUMNS,
+    PLACES,
+    SUMS,
+    read_counts,
+)
 
 
 def write_file(directory: Path) -> Path:
@@ -75,6 +82,60 @@ def test_what_is_no_file_of_counts(tmp_path: Path) -> None:
     (tmp_path / "3.counts").mkdir()
     assert [column.rows_seen for column in read_counts(tmp_path)] == [7, 7]
     assert read_counts(tmp_path / "gone") == []
+
+
+@pytest.mark.parametrize(
+    ("written", "broken"),
+    [
+        (b'"mean": 40.0', b'"mean": [0] '),
+        (b'"mean": 40.0', b'"mean": "x" '),
+        (b'"std": 3.0', b'"std": {} '),
+        (b"30, 31]", b"1e999 ]"),
+        (b"30, 31]", b'30,"x"]'),
+        (b"30, 31]", b"30    ]"),
+        (b"30, 31]", b"30, -1]"),
+    ],
+)
+def test_a_header_that_no_model_writes(written: bytes, broken: bytes, tmp_path: Path) -> None:
+    """The model's process owns the file: what it makes of it does not stop the reading."""
+    path = write_file(tmp_path)
+    whole = path.read_bytes()
+    assert len(written) == len(broken)
+    assert written in whole
+    path.write_bytes(whole.replace(written, broken))
+    assert read_counts(tmp_path) == []
+
+
+def test_numbers_that_no_model_counts(tmp_path: Path) -> None:
+    """Sums of them would be refused, or counters would fall."""
+    path = write_file(tmp_path)
+    whole = path.read_bytes()
+    columns = 2
+    for number in (-1, 2**60):
+        start = len(whole) - 8 * columns * (len(SUMS) + len(COUNTS) + PLACES)
+        path.write_bytes(
+            whole[:start] + number.to_bytes(8, "little", signed=True) + whole[start + 8 :]
+        )
+        assert read_counts(tmp_path) == []
+
+
+def test_a_directory_of_many_large_files(tmp_path: Path) -> None:
+    """Some of them are read: a page that waits for all would be late."""
+    large = MOST_COLUMNS // 2
+    header = [CountedColumn(str(number), 0).to_json() for number in range(large)]
+    held = [CounterFile(tmp_path, header) for _ in range(60)]
+    for file in held:
+        file.add(1, Sums(large))
+    columns = read_counts(tmp_path)
+    size = (tmp_path / "0.counts").stat().st_size
+    assert len(columns) == large
+    assert columns[0].rows_seen == 8 * 2**20 // size < len(held)
+
+
+def test_a_directory_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    """Such as one whose path is too long."""
+    (tmp_path / "link").symlink_to("n" * 300)
+    assert read_counts(tmp_path / "link") == []
 
 
 def test_a_file_of_other_columns_begins_anew(tmp_path: Path) -> None:
