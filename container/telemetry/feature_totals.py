@@ -40,8 +40,9 @@ class FeatureTotals:
             for life in [*(plans.keys() - features.keys()), *features]:
                 if not plans[life].compiled:
                     continue
-                features.pop(life, None)  # the last that was read stands last
-                features[life] = Features(life[1], self._read(plans[life]))
+                before = features.pop(life, None)  # the last that was read stands last
+                totals = self._read(plans[life], before.totals if before else {})
+                features[life] = Features(life[1], totals)
                 if time.monotonic() >= until:
                     break
                 time.sleep(_PAUSE_S)
@@ -52,15 +53,23 @@ class FeatureTotals:
         features = self._features
         return {life[0]: features[life] for life in lives if life in features}
 
-    def _read(self, plan: ServingPlan) -> dict[str, tuple[int, ...]]:
-        """By column, or under an empty name. Two workflows' columns of one name are one here."""
+    def _read(
+        self, plan: ServingPlan, before: Mapping[str, tuple[int, ...]]
+    ) -> dict[str, tuple[int, ...]]:
+        """By column, or under an empty name. Two workflows' columns of one name are one here.
+
+        No sum is less than before, as where an unload takes one file after the other away: to
+        Prometheus a counter that falls has begun anew, and all that it says has just come.
+        """
         sums: dict[str, Counter[str]] = {}
         for columns in read_features(plan, self._serving_repository).values():
             for counts in columns:
                 name = _make_label(counts.column) if self._by_column else ""
                 numbers = {number: getattr(counts, number) for number in FEATURES}
                 sums.setdefault(name, Counter()).update(numbers)
-        return {name: tuple(it[number] for number in FEATURES) for name, it in sums.items()}
+        totals = {name: tuple(it[number] for number in FEATURES) for name, it in sums.items()}
+        grown = {name: tuple(map(max, it, totals.get(name, it))) for name, it in before.items()}
+        return {**totals, **grown}
 
 
 def _make_label(column: str) -> str:

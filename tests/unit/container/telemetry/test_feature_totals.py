@@ -90,6 +90,22 @@ def test_a_refresh_that_comes_to_one_model_goes_on_with_the_next(tmp_path: Path)
         assert sums.count((10, 0, 4)) == grown
 
 
+@pytest.mark.parametrize("by_column", [False, True])
+def test_sums_stay_while_files_go(by_column: bool, tmp_path: Path) -> None:
+    """As at an unload, in any order: a counter that falls would be read as one that begins anew."""
+    plan = make_plan("m", "w")
+    held = [*count(tmp_path, plan, AGE, ITEM), *count(tmp_path, plan, AGE, ITEM)]
+    features = FeatureTotals(tmp_path, by_column=by_column)
+    features.refresh({("m", 1): plan})
+    before = features.of([("m", 1)])
+    for path in sorted(tmp_path.rglob("*.counts"), reverse=True):
+        path.unlink()
+        features.refresh({("m", 1): plan})
+        assert features.of([("m", 1)]) == before
+    assert before["m"].totals
+    del held
+
+
 @pytest.mark.parametrize(
     ("column", "label"), [("a" * 300, "a" * 256), ("half \ud83d", "half ?"), ("", "_")]
 )
