@@ -64,6 +64,8 @@ class Table:
     #: The columns and those beside, where they were read from the workflow's pickle, which path
     #: names.
     given: tuple[Values, ...] = ()
+    #: Whether the file's sizes are of several columns that are encoded jointly, not of each one.
+    has_shared_sizes: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,11 @@ class _Encoding:
         return len(self.columns) > 1
 
     @property
+    def is_joint(self) -> bool:
+        """Whether other columns have the same labels."""
+        return not self.is_combined and self.stored != self.name
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """The category file's columns."""
         return self.columns if self.is_combined else (self.stored,)
@@ -125,7 +130,15 @@ def _encode(
     is_alone = not read.flag(call.parameter("single_table"), "single_table")
     path = call.category_file(files.get(encoding.stored))
     kinds = tuple(column.kind.value for column in columns)
-    table = call.emitter.table(Table(path, encoding.keys, kinds, shift=_UNSEEN + (buckets or 1)))
+    table = call.emitter.table(
+        Table(
+            path,
+            encoding.keys,
+            kinds,
+            shift=_UNSEEN + (buckets or 1),
+            has_shared_sizes=encoding.is_joint,
+        )
+    )
     operation = Categorify(table, _NULL if is_alone else None, buckets, dtype, encoding.columns)
     return call.emit(operation, columns, columns[0].cast(dtype), encoding.name)
 

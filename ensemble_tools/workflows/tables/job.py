@@ -92,4 +92,5 @@ def _table(row: dict[str, Plain]) -> Table:
         tuple(row["beside"]),
         means,
         tuple(Values(**values) for values in row["given"]),
+        row["has_shared_sizes"],
     )

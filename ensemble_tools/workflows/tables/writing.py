@@ -26,6 +26,8 @@ _NAMES = {"whole": "int", "real": "float"}
 #: pandas makes floats of labels as soon as one value of a request has none; up to here they are
 #: exact.
 _EXACT = 2**53
+#: Rows of one category: all of them together are far from int64's end.
+_MOST_ROWS = 2**40
 
 
 def write_tables(
@@ -82,13 +84,14 @@ def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any]
             raise TableUnusable(f"the category file {name} has text in {column!r}")
     if table.shift is not None:
         beside["label"] = _labels(data[INDEX], table.shift, name)
-        places = _count_places(keys, beside["label"], data.get(SIZES))
+        if not table.has_shared_sizes:
+            places = _count_places(keys, beside["label"], data.get(SIZES))
     return keys, beside, places
 
 
 def _count_places(keys: list[Any], labels: Any, sizes: Any) -> list[int]:
     """Rows that labels were fitted to, by their buckets; none where the file does not say it."""
-    if sizes is None or not len(labels):
+    if sizes is None or not len(labels) or sizes.min() < 0 or sizes.max() > _MOST_ROWS:
         return []
     nulls = np.logical_and.reduce([_are_null(values) for values in keys])
     rows = np.where(nulls, 0, sizes)

@@ -22,6 +22,15 @@ def test_category_files_lie_in_the_workflow() -> None:
     assert table.path == Path("/none/categories/unique.age.parquet")
 
 
+def test_sizes_of_columns_that_are_encoded_jointly() -> None:
+    """Their file has those of all of them."""
+    (alone,) = compiled(categorify()).tables
+    assert not alone.has_shared_sizes
+    files = {"age_user": "/exported/categories/unique.age_user.parquet"}
+    (joint,) = compiled(categorify(storage_name={"age": "age_user"}, categories=files)).tables
+    assert joint.has_shared_sizes
+
+
 @pytest.mark.parametrize(
     "path",
     [

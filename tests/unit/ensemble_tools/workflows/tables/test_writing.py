@@ -107,6 +107,8 @@ def test_too_little_memory_to_write(tmp_path: Path, error: type[Exception]) -> N
         ({"a_count": np.array([9, 5, 1])}, None),
         ({"a_size": ["9", "5", "1"]}, None),
         ({"a_size": [9, None, 1]}, None),
+        ({"a_size": np.array([9, -5, 1])}, None),
+        ({"a_size": np.array([9, 2**64 - 1, 1], np.uint64)}, None),
         ({"a_size": np.array([9, 5, 1]), "b_size": np.array([9, 5, 1])}, None),
     ],
 )
@@ -119,6 +121,8 @@ def test_sizes_are_in_buckets_of_labels(
     assert lookup.places == (
         () if places is None else tuple(places.get(bucket, 0) for bucket in range(32))
     )
+    shared = Table(path, ("a",), ("int",), shift=3, has_shared_sizes=True)
+    assert looked_up(tmp_path, shared).places == ()
     nulls = parquet(tmp_path / "nulls", a=[None, "x"], a_size=np.array([7, 2]))
     lookup = looked_up(tmp_path, Table(nulls, ("a",), ("text",), shift=3))
     assert sum(lookup.places) == 2
