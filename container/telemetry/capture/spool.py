@@ -119,9 +119,9 @@ class Spool:
         new = 0 if start else os.O_CREAT
         file = os.open(path, os.O_WRONLY | new | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            written = 0
-            while written < len(data):
-                written += os.pwrite(file, data[written:], start + written)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.pwrite(file, rest, start + len(data) - len(rest)) :]
         except OSError:
             os.ftruncate(file, start)
             raise

@@ -21,7 +21,7 @@ from serve.errors import BodyTooLarge, CallerError
 from serve.telemetry.captures import TOO_LARGE, CapturedExchange, CaptureQueue
 
 #: From one look at the queue to the next, in seconds: nobody is woken for each request.
-_TURN_S = 0.25
+_TURN_S = 0.05
 #: What is written at once at most, in bytes.
 _AT_ONCE = 1024 * 1024
 #: After so many seconds of work whoever answers callers gets the interpreter, for so many.
