@@ -29,6 +29,7 @@ from tests.reliability.corpus.hostile_requests import everything
 from tests.reliability.faults import LOAD_TIMEOUT_S, TARGET, Fault, Scene, faults
 from tests.reliability.reports import Report, Table
 from tests.reliability.tenants import (
+    BAD_CANDIDATES,
     Tenant,
     chained,
     export,
@@ -36,7 +37,7 @@ from tests.reliability.tenants import (
     servable_exports,
     slow,
     small,
-    with_candidate,
+    write_candidate,
 )
 from tests.reliability.traffic import Asked, Traffic
 from tests.support import models
@@ -57,14 +58,7 @@ ENVIRONMENT = {
 _RIGHT_WITHIN_S = 90.0
 _EXPORTS = ("dense", "ragged", "session")
 #: Of tenants' candidates, one after the other: none is to be noticed.
-_CANDIDATES = (
-    models.IDENTITY,
-    models.RAISING,
-    models.KILLING,
-    models.STILLBORN,
-    models.FOREVER,
-    models.GREEDY,
-)
+_CANDIDATES = (models.IDENTITY, *BAD_CANDIDATES.values())
 _LOAD_S = 120.0
 #: The first load of an export reads some hundred MB of Python packages from the disk.
 _TRIES = 2
@@ -218,7 +212,7 @@ def _tenants(root: Path, marker: Path, count: int, exports: Sequence[str]) -> tu
         number = len(found)
         tenant = small(root, f"tenant-{number}", 1000.0 * number)
         if number % 2:
-            tenant = with_candidate(tenant, _CANDIDATES[number // 2 % len(_CANDIDATES)])
+            write_candidate(tenant.archive, _CANDIDATES[number // 2 % len(_CANDIDATES)])
         found.append(tenant)
     return tuple(found)
 

@@ -23,7 +23,7 @@ from typing import Literal
 from tests.reliability.attacked import MIB, MOST_MEMORY, Attacked
 from tests.reliability.corpus.hostile_archives import HOSTILE_ARCHIVES
 from tests.reliability.corpus.hostile_requests import hostile_requests
-from tests.reliability.tenants import Tenant
+from tests.reliability.tenants import BAD_CANDIDATES, Tenant, write_candidate
 from tests.reliability.wire import Answer, NoAnswer, asked, request
 from tests.support import models
 from tests.support.models import PythonModel, write_archive
@@ -437,6 +437,39 @@ def _hostile_archive(number: int) -> Begin:
     return begin
 
 
+#: A candidate that hangs is dropped after 5 s, and gone after some more.
+_DROPPED_S = 15.0
+
+
+@contextlib.contextmanager
+def _bad_candidates(scene: Scene) -> Iterator[None]:
+    """Models with one of each kind, asked until these are gone: each of their answers is right."""
+    names = [f"spare-{kind}" for kind in BAD_CANDIDATES]
+    for name, source in zip(names, BAD_CANDIDATES.values(), strict=True):
+        archive = scene.spare(name)
+        write_candidate(archive, source)
+        if (status := scene.load(name, archive)) != 200:
+            scene.hurts.append(f"a load beside bad candidates: {status or 'no answer'}")
+    yield
+    body = b'{"inputs":[{"name":"IN","datatype":"FP32","shape":[1],"data":[7.0]}]}'
+    deadline = time.monotonic() + _DROPPED_S
+    left = names
+    while left and time.monotonic() < deadline and not scene.server.has_ended:
+        for name in names:
+            answer = scene.post(f"/models/{name}/invoke", body)
+            if answer is None or answer.status != 200 or b"[7.0]" not in answer.body:
+                scene.hurts.append(f"beside a bad candidate: {answer and answer.status}")
+        page = asked(scene.server.port, request("/metrics", b"", method="GET"), _PATIENCE_S).body
+        drops = {line for line in page.decode().splitlines() if "_candidate_drops_total{" in line}
+        left = [name for name in names if not any(f'"{name}"' in line for line in drops)]
+    if left:
+        scene.hurts.append(f"candidates that are not dropped: {left}")
+    statuses = {scene.unload(name) for name in names}
+    if statuses != {200}:
+        scene.hurts.append(f"unloads beside bad candidates: {statuses}")
+    scene.notes.append(f"{len(names) - len(left)} dropped")
+
+
 _REFUSED = "refuses it as the sender's fault; the others notice nothing"
 _SHORT = "refuses loads with 507 while it lasts; what is loaded goes on"
 _LEFT = "drops what waits for them; the next caller does not wait for it"
@@ -478,6 +511,7 @@ def faults() -> tuple[Fault, ...]:
         ),
         Fault("100 slow half-requests", _slow_halves, "serves the others beside them"),
         Fault("a burst of 500", _burst, "answers all of it"),
+        Fault("bad candidates", _bad_candidates, "drops them; their models notice nothing"),
         Fault("hostile requests", _hostile_requests, _REFUSED, is_quick=True),
         *archives,
     )
