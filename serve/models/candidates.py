@@ -38,7 +38,8 @@ _log = logging.getLogger(__name__)
 
 #: Between two looks at candidates' memory, and for the end of models' loads, in seconds.
 _LOOK_S = 0.5
-#: A candidate's processes may grow to twice what they had, and by so many bytes beside.
+#: A candidate's processes may grow to twice what they had, or what its model's have, and by so many
+#: bytes beside.
 _GROWTH = 64 << 20
 #: A model's unload waits so long at most for its candidate's, in seconds. One that is being loaded
 #: may take longer to end.
@@ -230,19 +231,26 @@ class Candidates:
         present = [it for it in self._candidates.values() if it.has_begun and not it.ending]
         models = _list_triton_models(snapshot)
         for candidate in present:
-            names = models.get(candidate.name, [])
-            for pid in (pid for name in names for pid in snapshot.census.pids[name]):
+            census, names = snapshot.census, models.get(candidate.name, [])
+            for pid in (pid for name in names for pid in census.pids[name]):
                 _offer_to_kernel(candidate, pid)
-            held = sum(snapshot.census.models[name].memory for name in names)
-            if why := self._find_fault(candidate, held, snapshot.census.pid):
+            held, of_model = (
+                sum(census.models[name].memory for name in models.get(it, ()))
+                for it in (candidate.name, candidate.of.name)
+            )
+            if why := self._find_fault(candidate, held, of_model, census.pid):
                 self.drop(candidate, why)
         free, kept = snapshot.free.get(MEMORY, 1 << 62), self._admission.reserve_bytes
         if free < kept and (left := [it for it in present if not it.ending]):
             why = f"{free >> 20} MiB of memory are free, and {kept >> 20} MiB are kept free"
             self.drop(left[-1], why)
 
-    def _find_fault(self, candidate: Candidate, held: int, server: int | None) -> str:
-        """Why it is dropped; empty for nothing. held: bytes of its processes."""
+    def _find_fault(
+        self, candidate: Candidate, held: int, of_model: int, server: int | None
+    ) -> str:
+        """Why it is dropped; empty for nothing. held: bytes of its processes. of_model: of its
+        model's, which grow with the same requests.
+        """
         if candidate.of.state is State.GONE:
             return "its model is gone"
         if candidate.itself is None:
@@ -251,7 +259,7 @@ class Candidates:
             candidate.server, candidate.memory = server, held
         if candidate.server != server:
             return "tritonserver was started again"
-        if held > 2 * candidate.memory + _GROWTH:
+        if held > 2 * max(candidate.memory, of_model) + _GROWTH:
             return f"its processes grew from {candidate.memory >> 20} to {held >> 20} MiB"
         return ""
 
