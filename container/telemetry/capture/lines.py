@@ -7,6 +7,7 @@ import uuid
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 
@@ -20,7 +21,7 @@ from serve.telemetry.invocation_record import read_header, read_inference_id, ta
 from serve.triton.connection import Headers
 
 #: Characters of an archive's name in a path, as a metric's label has them; of one folder's name.
-_LONGEST_TARGET, _LONGEST_FOLDER = 256, 200
+_LONGEST_TARGET, _LONGEST_FOLDER = 256, 230
 #: Characters of a caller's id that are written.
 _LONGEST_ID = 256
 
@@ -60,11 +61,17 @@ def name_folder(endpoint: str, variant: str, exchange: CapturedExchange) -> str:
 
 @lru_cache(1024)
 def _quote_path(name: str) -> str:
-    """A path of folders, whatever a caller wrote: none that leads out, or that no disk takes."""
-    folders = (quote(it, safe=" @+=,") for it in name[:_LONGEST_TARGET].split("/") if it)
-    return "/".join(
+    """A path of folders, whatever a caller wrote: none that leads out, or that no disk takes.
+
+    A name that is cut ends with a hash of the whole, so that no two share a folder.
+    """
+    folders = [quote(it, safe=" @+=,") for it in name[:_LONGEST_TARGET].split("/") if it]
+    path = "/".join(
         (it if it.strip(".") else it.replace(".", "%2E"))[:_LONGEST_FOLDER] for it in folders
     )
+    if len(name) > _LONGEST_TARGET or any(len(it) > _LONGEST_FOLDER for it in folders):
+        path += f"~{blake2b(name.encode(), digest_size=8).hexdigest()}"
+    return path
 
 
 def _describe(

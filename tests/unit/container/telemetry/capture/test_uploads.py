@@ -24,15 +24,18 @@ class FakeBucket:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.error: Exception | None = None
+        self.late: set[str] = set()  # keys that alone wait for answers; empty: all do
         self.answers = threading.Event()
         self.answers.set()
 
     def put_object(self, **call: Any) -> None:
         """As boto3's."""
-        assert self.answers.wait(WAIT_S)
-        if self.error is not None:
-            raise self.error
-        self.objects[f"{call['Bucket']}/{call['Key']}"] = call["Body"].read()
+        key = f"{call['Bucket']}/{call['Key']}"
+        if not self.late or key in self.late:
+            assert self.answers.wait(WAIT_S)
+        if self.error is not None or "/refused/" in key:
+            raise self.error or ValueError(key)
+        self.objects[key] = call["Body"].read()
 
 
 class Uploading:
@@ -95,13 +98,34 @@ def test_a_bucket_that_refuses(uploading: Uploading, caplog: pytest.LogCaptureFi
     assert uploading.count("records", result="uploaded") == 1
 
 
+def test_a_file_that_is_refused(uploading: Uploading) -> None:
+    """It holds up no other: of a longer key than S3 takes, say."""
+    refused = uploading.put("refused/1.jsonl")
+    until(lambda: uploading.count("failed_uploads") >= 1, "it was tried")
+    for number in range(10):
+        uploading.put(f"a/{number}.jsonl")
+    until(lambda: len(uploading.bucket.objects) == 10, "the others are there")
+    assert uploading.uploads.end(WAIT_S) == 1
+    assert refused.exists()
+
+
+def test_files_go_at_once(uploading: Uploading) -> None:
+    """One whose answer is late holds up no other."""
+    uploading.bucket.late.add("bucket/prefix/late/1.jsonl")
+    uploading.bucket.answers.clear()
+    uploading.put("late/1.jsonl")
+    uploading.put("a/1.jsonl")
+    until(lambda: uploading.bucket.objects, "the other is there")
+    uploading.bucket.answers.set()
+    assert uploading.uploads.end(WAIT_S) == 0
+    assert [*uploading.bucket.objects] == ["bucket/prefix/a/1.jsonl", "bucket/prefix/late/1.jsonl"]
+
+
 def test_a_file_that_somebody_took_away(uploading: Uploading) -> None:
     """Holds up no other, and is not counted."""
-    uploading.bucket.answers.clear()
     uploading.put("a/1.jsonl")
-    uploading.put("a/2.jsonl").unlink()
+    uploading.uploads.put(uploading.root / "a/2.jsonl", 1)
     uploading.put("a/3.jsonl")
-    uploading.bucket.answers.set()
     assert uploading.uploads.end(WAIT_S) == 0
     assert len(uploading.bucket.objects) == 2
     assert uploading.count("records", result="uploaded") == 2
