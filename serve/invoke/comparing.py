@@ -188,7 +188,7 @@ class Comparing:
     async def _measure(
         self, comparison: Comparison, candidate: Candidate, answer: Answer, seconds: float
     ) -> None:
-        work = partial(_measure, comparison.answer, answer)
+        work = partial(_lay_side_by_side, comparison.answer, answer)
         try:
             overlaps = await run_in_daemon_thread(work, "candidate")
         except ValueError as error:
@@ -233,7 +233,7 @@ def _is_idle(model: Model) -> bool:
     return model.state is State.READY and not (model.in_flight or queue.taken or queue.waiting)
 
 
-def _measure(own: Answer, other: Answer) -> Sequence[tuple[int, float]]:
+def _lay_side_by_side(own: Answer, other: Answer) -> Sequence[tuple[int, float]]:
     """k and overlap@k of each list; none where the model's answer is not understood.
 
     Raises ValueError where the candidate's is not like it.

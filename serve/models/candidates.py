@@ -41,8 +41,8 @@ _LOOK_S = 0.5
 #: A candidate's processes may grow to twice what they had, or what its model's have, and by so many
 #: bytes beside.
 _GROWTH = 64 << 20
-#: A model's unload waits so long at most for its candidate's, in seconds. One that is being loaded
-#: may take longer to end.
+#: A model's unload waits so long at most for its candidate's, in seconds; it does not wait for one
+#: that is being loaded, which takes longer to end.
 _ENDED_S = 3.0
 #: What the kernel adds for processes that it should kill first (proc_pid_oom_score_adj(5)).
 _FIRST = b"1000"
@@ -143,16 +143,19 @@ class Candidates:
     def begin(self, model: Model, directory: Path) -> None:
         """The model was loaded: load its candidate from there, in the background."""
         before = self.end(model.name)
+        ended = before.ending if before else None
         candidate = self._candidates[model.name] = Candidate(model)
-        candidate.loading = asyncio.ensure_future(self._load(candidate, directory, before))
+        candidate.loading = asyncio.ensure_future(self._load(candidate, directory, ended))
         if self._watching is None or self._watching.done():
             self._watching = asyncio.ensure_future(self._watch())
 
-    def end(self, model_name: str) -> asyncio.Task[None] | None:
-        """The model is being unloaded, and its candidate first; the end of that, None for none."""
+    def end(self, model_name: str) -> Candidate | None:
+        """The model is being unloaded: begin to end its candidate, if it has one."""
         self._metrics.forget(model_name)
         candidate = self._candidates.get(model_name)
-        return None if candidate is None else self._begin_end(candidate)
+        if candidate is not None:
+            self._begin_end(candidate)
+        return candidate
 
     def drop(self, candidate: Candidate, why: str, *, has_died: bool = False) -> asyncio.Task[None]:
         """Ask it no more, and unload it; idempotent. has_died: tritonserver has lost it."""
@@ -181,6 +184,7 @@ class Candidates:
     async def _load(
         self, candidate: Candidate, directory: Path, before: asyncio.Task[None] | None
     ) -> None:
+        """before: the end of the one that the model had when it was loaded before."""
         if before is not None:
             await asyncio.wait({before})
         async with self._turn:
@@ -302,10 +306,10 @@ class LifecycleBesideCandidates(Lifecycle):
 
     async def unload(self, name: str) -> None:
         """Its candidate's end begins first; what of that takes long goes on behind the answer."""
-        ending = self.candidates.end(name)
+        candidate = self.candidates.end(name)
         await super().unload(name)
-        if ending is not None:
-            await asyncio.wait({ending}, timeout=_ENDED_S)
+        if candidate is not None and candidate.itself is not None and candidate.ending:
+            await asyncio.wait({candidate.ending}, timeout=_ENDED_S)
 
 
 def _list_triton_models(snapshot: Snapshot) -> Mapping[str, list[str]]:
