@@ -607,6 +607,56 @@ async def test_a_guess_that_does_not_come_true(tmp_path: Path, end: str) -> None
     assert not machine.admission.waiting
 
 
+# -- candidates, which have what nobody else needs
+
+
+async def test_a_candidate_is_not_waited_for(tmp_path: Path) -> None:
+    """Though what it takes is a guess, for which a load would wait if it were a model's."""
+    machine = make_machine(tmp_path, patience_s=60.0)
+    free(machine, RESERVE + 3 * GUESS + MIB)
+    plan = machine.plan("a=candidate", payload=1)
+    candidate = await machine.admission.reserve(plan, spare=True)
+    other = await asyncio.wait_for(machine.admission.reserve(machine.plan("b")), 30)
+    other.give_back()
+    candidate.give_back()
+
+
+async def test_no_tritonserver_is_replaced_for_a_candidate(machine: Machine) -> None:
+    """It is for a model that finds as little room."""
+    machine.shared[0] = 64 * MIB
+    renewals = []
+
+    async def renew() -> None:
+        renewals.append(machine)
+
+    admitting = _beside_dead_stubs(machine, 2, renew)
+    await _one_is_there(machine, admitting)
+    machine.shared[0] = MIB // 2
+    for spare in (True, False):
+        assert not renewals
+        with pytest.raises(ResourceExhausted):
+            await admitting.reserve(machine.plan("m"), spare=spare)
+    assert renewals
+
+
+async def test_another_registrys_models_are_there_too(machine: Machine) -> None:
+    """One that is loaded is remembered for as long as it is, with what it takes."""
+    candidates = Registry()
+    machine.admission.follow(candidates)
+    plan = machine.plan("m=candidate")
+    reservation = await machine.admission.reserve(plan, spare=True)
+    machine.hold("m=candidate", 20 * MIB)
+    model = candidates.begin_load("m=candidate", "url")
+    candidates.finish_load(model, plan)
+    reservation.settle()
+    await asyncio.gather(*machine.admission.learning)
+    (await machine.admission.reserve(machine.plan("other"))).give_back()
+    assert machine.ledger.get("m=candidate") is not None
+    candidates.forget(candidates.begin_unload("m=candidate"))
+    (await machine.admission.reserve(machine.plan("other"))).give_back()
+    assert machine.ledger.get("m=candidate") is None
+
+
 # -- a hundred models where there is reservation for twenty
 
 
