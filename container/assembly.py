@@ -194,6 +194,7 @@ class Container:
         gpus: int,
     ) -> LifecycleSettings:
         settings, most = self._settings, read_machine_limits(gpus=gpus)
+        counts = serving_repository.with_name("feature_counts")
         return LifecycleSettings(
             model_root=settings.model_root if settings.multi_model else Path("/"),
             serving_repository=serving_repository,
@@ -202,7 +203,7 @@ class Container:
             unload_timeout_s=self._constants.unload_timeout_s,
             choices=lambda: self._choose(models(), warm, most),
             write_tables=self._table_cache.write,
-            counts_features=settings.feature_metrics != "off",
+            counts=counts if settings.feature_metrics != "off" else None,
             runtime=serving_repository.with_name("compiled_workflow"),
             gpus=gpus,
             root_setting=limits.MODEL_ROOT,

@@ -102,8 +102,8 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--since",
         metavar="FILE",
-        help="an earlier --json: only what has come since then counts; of a model that was loaded "
-        "again since, all that has come",
+        help="an earlier --json: only what has come since then counts; of a model with other "
+        "workflows, or in another container, all that has come",
     )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write counts and measures as JSON to FILE, too"

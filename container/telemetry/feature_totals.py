@@ -22,7 +22,10 @@ _LONGEST_COLUMN = 256
 
 
 class FeatureTotals:
-    """Sums by life, as last read. by_column: each column for itself, instead of their sums."""
+    """Sums by life, as last read; a model that comes back has those that it had, and more.
+
+    by_column: each column for itself, instead of their sums.
+    """
 
     def __init__(
         self, serving_repository: Path, *, by_column: bool, refresh_s: float = _REFRESH_S
@@ -40,9 +43,8 @@ class FeatureTotals:
             for life in [*(plans.keys() - features.keys()), *features]:
                 if not plans[life].compiled:
                     continue
-                before = features.pop(life, None)  # the last that was read stands last
-                totals = self._read(plans[life], before.totals if before else {})
-                features[life] = Features(life[1], totals)
+                before = features.pop(life, {})  # the last that was read stands last
+                features[life] = self._read(plans[life], before)
                 if time.monotonic() >= until:
                     break
                 time.sleep(_PAUSE_S)
@@ -53,13 +55,11 @@ class FeatureTotals:
         features = self._features
         return {life[0]: features[life] for life in lives if life in features}
 
-    def _read(
-        self, plan: ServingPlan, before: Mapping[str, tuple[int, ...]]
-    ) -> dict[str, tuple[int, ...]]:
+    def _read(self, plan: ServingPlan, before: Features) -> Features:
         """By column, or under an empty name. Two workflows' columns of one name are one here.
 
-        No sum is less than before, as where an unload takes one file after the other away: to
-        Prometheus a counter that falls has begun anew, and all that it says has just come.
+        No sum is less than before, as where an unload takes the files away: to Prometheus a counter
+        that falls has begun anew, and all that it says has just come.
         """
         sums: dict[str, Counter[str]] = {}
         for columns in read_features(plan, self._serving_repository).values():

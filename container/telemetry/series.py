@@ -109,15 +109,16 @@ def read_meters(readings: Iterable[MeterReading], numbers: ModelNumbers) -> Iter
                 value = values[meter.model_name]
                 yield Series(MeterKey(meter, family.name), family.name, GAUGE, model, value)
         if meter.model_name in numbers.features:
-            yield from _read_features(model, numbers.features[meter.model_name])
+            yield from _read_features(meter, model, numbers.features[meter.model_name])
 
 
-def _read_features(model: Mapping[str, str], features: Features) -> Iterator[Series]:
-    """A model that is loaded again counts from 0, and has series of other keys."""
-    for column, totals in features.totals.items():
+def _read_features(
+    meter: ModelMeter, model: Mapping[str, str], features: Features
+) -> Iterator[Series]:
+    for column, totals in features.items():
         labels = {**model, "column": column} if column else model
         for family, total in zip(FEATURES.values(), totals, strict=True):
-            key = "\0".join((family.name, model["model_name"], str(features.life), column))
+            key = MeterKey(meter, f"{family.name}\0{column}")
             yield Series(key, family.name, COUNTER, labels, total)
 
 

@@ -21,7 +21,7 @@ FITTED = ("mean", "std", "low", "high")
 
 @dataclass(frozen=True)
 class ModelFeatures:
-    """The counts of one model since it was loaded."""
+    """The counts of one model since its first load."""
 
     model_name: str
     target_model: str = ""

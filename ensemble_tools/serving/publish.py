@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
 import tempfile
@@ -37,6 +38,9 @@ MAX_DEPTH = 100
 #: Entries that are reached through links to directories: a few such links can multiply without end.
 MAX_BELOW_LINKS = 10_000
 
+#: Models whose counts stay, the last that were loaded.
+MOST_COUNTED = 1_000
+
 _Identity = tuple[int, int]
 
 
@@ -56,7 +60,7 @@ def publish(
     plan: ServingPlan,
     serving_repository: Path,
     write: TableWriter = write_tables,
-    counts: bool = False,
+    counts: Path | None = None,
     runtime: Path | None = None,
 ) -> None:
     """Write the plan's model directories; on an error nothing of the plan is left behind.
@@ -67,7 +71,8 @@ def publish(
     be made: the plan is to be made without them. Raises OSError (no space, name taken):
     FileExistsError means that a name is in use. Raises PayloadBroken for a category file that
     NVTabular cannot read either, and for two workflows in one directory, which it would read.
-    counts: whether compiled workflows count the values of their columns (find_counts).
+    counts: where compiled workflows count the values of their columns (find_counts), also when the
+    model comes back; None: nowhere.
     """
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
     published: list[Path] = []
@@ -136,24 +141,55 @@ def _check_name_free(target: Path) -> None:
 
 
 def _write_all(
-    plan: ServingPlan, staging: Path, write: TableWriter, counts: bool, runtime: Path | None
+    plan: ServingPlan, staging: Path, write: TableWriter, counts: Path | None, runtime: Path | None
 ) -> None:
     """Write every model; raises WorkflowsUnusable for all workflows of the plan that are."""
     unusable: dict[str, str] = {}
     waiting = [(model, staging / model.triton_name) for model in plan.models]
+    counted: list[Path] = []
     while waiting:
         model, directory = waiting.pop(0)
         _write_overlay(model, directory, plan.entry)
         try:
             put_compiled(model, directory, write, runtime)
-            if counts and model.compiled is not None:
-                _counts_of(model.compiled, directory).mkdir()
+            if counts is not None and model.compiled is not None:
+                link = _counts_of(model.compiled, directory)
+                counted.append(_link_counts(link, counts / plan.model_name, len(counted)))
             _put_in_front(model, directory)
         except WorkflowsUnusable as error:
             unusable.update(error.reasons)
         waiting += [(step, directory / STEPS / step.triton_name) for step in model.steps]
     if unusable:
         raise WorkflowsUnusable(unusable)
+    if counts is not None and counted:
+        _forget_counts(counts, counted)
+
+
+def _link_counts(link: Path, counts: Path, number: int) -> Path:
+    """Put a link there to where the same workflow of the same model counts, whenever it is here.
+
+    The program has all that a file of counts says of its columns. counts: of the model.
+    """
+    program = (link.with_name(_TABLES) / _PROGRAM).read_bytes()
+    own = counts / f"{number}-{hashlib.blake2b(program, digest_size=16).hexdigest()}"
+    own.mkdir(parents=True, exist_ok=True)
+    os.utime(counts)
+    link.symlink_to(own)
+    return own
+
+
+def _forget_counts(counts: Path, counted: Sequence[Path]) -> None:
+    """Remove those of a former archive of the model; and of models, where there are too many.
+
+    counted: those of the model. The models that were loaded the longest ago go.
+    """
+    with contextlib.suppress(FileNotFoundError):  # another load removes some
+        rest = [path for path in counted[0].parent.iterdir() if path not in counted]
+        models = [*counts.iterdir()]
+        if len(models) > MOST_COUNTED:
+            rest += sorted(models, key=lambda path: path.stat().st_mtime)[:-MOST_COUNTED]
+        for path in rest:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _put_in_front(model: PublishedModel, directory: Path) -> None:

@@ -69,7 +69,7 @@ class LifecycleSettings:
     unload_timeout_s: float
     choices: Callable[[], Choices] = Choices  # how archives are served
     write_tables: TableWriter = write_tables  # of compiled workflows
-    counts_features: bool = False  # whether compiled workflows count their columns' values
+    counts: Path | None = None  # of compiled workflows' columns, as publish takes it
     runtime: Path | None = None  # of compiled workflows, as publish takes it
     gpus: int = 0  # that the machine has
     root_setting: str = ""  # what sets the model root, as a message names it
@@ -335,7 +335,7 @@ class Lifecycle:
         repository = self._settings.serving_repository
         retract(plan, repository)  # what a lack has left of another
         write = record.timed("tables", self._settings.write_tables)
-        publish(plan, repository, write, self._settings.counts_features, self._settings.runtime)
+        publish(plan, repository, write, self._settings.counts, self._settings.runtime)
 
     async def _retract(self, plan: ServingPlan) -> None:
         repository = self._settings.serving_repository

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
-from typing import NamedTuple, TypeVar
+from typing import TypeAlias, TypeVar
 
 from serve.telemetry.meters import BUCKETS_S, PARTS, ModelMeter
 
@@ -18,6 +18,8 @@ _T = TypeVar("_T")
 _AT_ONCE = 16
 #: Lines of columns, of which a model may have thousands: about half a millisecond.
 _LINES_AT_ONCE = 500
+#: What a model has counted: numbers in the order of FEATURES, by column.
+Features: TypeAlias = Mapping[str, tuple[int, ...]]
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 #: Stands where the target's name comes: no label holds it.
 _TARGET = "\0"
@@ -112,13 +114,6 @@ MODELS = (INVOCATIONS, SECONDS, *TOTALS.values(), *GAUGES.values())
 FAMILIES = (*MODELS, *FEATURES.values(), SCRAPED)
 
 
-class Features(NamedTuple):
-    """What one life of a model has counted of its columns."""
-
-    life: int  # how often the model was loaded
-    totals: Mapping[str, tuple[int, ...]]  # by column, in the order of FEATURES
-
-
 @dataclass(frozen=True)
 class ModelNumbers:
     """Numbers of the models that no meter has, by model name; bytes."""
@@ -168,7 +163,7 @@ def _write_features(labels: Mapping[str, str], features: Mapping[str, Features])
             f"{family.name}{{{labels[name]}{_format_column(column)}}} {totals[number]}\n"
             for name, of_model in features.items()
             if name in labels
-            for column, totals in of_model.totals.items()
+            for column, totals in of_model.items()
         )
         while some := "".join(islice(lines, _LINES_AT_ONCE)):
             yield some.encode()

@@ -71,7 +71,7 @@ def read_document(source: str, content: bytes) -> list[ModelFeatures]:
 
 
 def subtract(models: list[ModelFeatures], before: list[ModelFeatures]) -> list[ModelFeatures]:
-    """What has come since an earlier look; all of it for a model that was loaded again since."""
+    """What has come since an earlier look; all of it for a model that has begun anew since."""
     earlier = {
         (model.model_name, workflow, counts.column): counts
         for model in before

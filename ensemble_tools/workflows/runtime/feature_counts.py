@@ -3,10 +3,10 @@
     <serving repository>/<Triton model>/1/feature_counts/0.counts
     <serving repository>/<joined model>/1/steps/<step>/1/feature_counts/0.counts
 
-publish(..., counts=True) makes the directory, and find_counts (both serving/publish.py) knows where
-each is. A model that finds none counts nothing. Each instance of a model holds one file by flock
-and maps it. The next process takes over the file of one that has ended and counts on, so that sums
-never become smaller. The files go with the model.
+publish(..., counts=…) makes the directory, a link to one that stays when the model goes, and
+find_counts (both serving/publish.py) knows where each is. A model that finds none counts nothing.
+Each instance of a model holds one file by flock and maps it. The next process takes over the file
+of one that has ended and counts on, so that sums never become smaller.
 
     magic, length of the header, version of the counters, rows seen: 8 bytes each
     the header, JSON: a list of columns
@@ -61,7 +61,7 @@ class FittedColumn:
 
 @dataclass(frozen=True)
 class ColumnCounts:
-    """The values of one column since the model was loaded.
+    """The values of one column since the model was loaded for the first time.
 
     A large request is counted with the chance 1/n, and each of its values then counts n times: all
     numbers but `rows_seen` and `counted` stand for all that came. They are exact where `counted`

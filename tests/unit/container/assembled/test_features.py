@@ -63,6 +63,12 @@ def test_counts_of_a_model(endpoint: ContainerOnFake) -> None:
     gone = endpoint.http.get(path)
     assert (gone.status_code, "shop" in gone.json()["error"]) == (404, True)
     assert "serve_feature_values_total{" not in endpoint.http.get("/metrics").text
+    with endpoint.loaded("shop", endpoint.model_root / "shop/model"):
+        (again,) = read_document("again", endpoint.http.get(path).content)
+        assert again.workflows == model.workflows
+        page = scrape(endpoint)
+    labels["target_model"] = "shop.tar.gz"
+    assert sample(page, "serve_feature_null_total", **labels, column="age") == 2
     del held
 
 

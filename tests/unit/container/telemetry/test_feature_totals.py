@@ -14,7 +14,6 @@ from ensemble_tools.serving.serving_plan import Compiled, PublishedModel
 from ensemble_tools.workflows.program import Program
 from ensemble_tools.workflows.runtime.counter_file import CounterFile
 from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts
-from serve.telemetry.exposition import Features
 from tests.support.counter_files import write_counts
 
 AGE = ColumnCounts("age", rows_seen=5, counted=5, values=5, nulls=2)
@@ -50,7 +49,7 @@ def test_sums_of_all_columns_or_each(tmp_path: Path) -> None:
         features = FeatureTotals(tmp_path, by_column=by_column)
         assert features.of([("m", 1)]) == {}
         features.refresh({("m", 1): plan})
-        assert features.of([("m", 1)]) == {"m": Features(1, totals)}
+        assert features.of([("m", 1)]) == {"m": totals}
     assert len(held) == 2
 
 
@@ -59,7 +58,7 @@ def test_a_model_that_counts_nothing_has_no_sums(tmp_path: Path) -> None:
     plans = {("a", 1): make_plan("a", "w", compiled=False), ("b", 1): make_plan("b", "w")}
     features = FeatureTotals(tmp_path, by_column=False)
     features.refresh(plans)
-    assert features.of([*plans]) == {"b": Features(1, {})}
+    assert features.of([*plans]) == {"b": {}}
 
 
 def test_each_life_has_its_own_sums(tmp_path: Path) -> None:
@@ -71,7 +70,7 @@ def test_each_life_has_its_own_sums(tmp_path: Path) -> None:
     assert features.of([("m", 2)]) == {}
     features.refresh({("m", 2): plan})
     assert features.of([("m", 1)]) == {}
-    assert features.of([("m", 2)]) == {"m": Features(2, {"": (5, 0, 2)})}
+    assert features.of([("m", 2)]) == {"m": {"": (5, 0, 2)}}
     del held
 
 
@@ -86,7 +85,7 @@ def test_a_refresh_that_comes_to_one_model_goes_on_with_the_next(tmp_path: Path)
     held += [count(tmp_path, plan, AGE) for plan in plans.values()]
     for grown in (1, 2, 3):
         features.refresh(plans)
-        sums = [it.totals[""] for it in features.of([*plans]).values()]
+        sums = [it[""] for it in features.of([*plans]).values()]
         assert sums.count((10, 0, 4)) == grown
 
 
@@ -102,7 +101,7 @@ def test_sums_stay_while_files_go(by_column: bool, tmp_path: Path) -> None:
         path.unlink()
         features.refresh({("m", 1): plan})
         assert features.of([("m", 1)]) == before
-    assert before["m"].totals
+    assert before["m"]
     del held
 
 
@@ -115,5 +114,5 @@ def test_any_name_is_a_label(column: str, label: str, tmp_path: Path) -> None:
     held = count(tmp_path, plan, ColumnCounts(column, rows_seen=1, counted=1, values=1))
     features = FeatureTotals(tmp_path, by_column=True)
     features.refresh({("m", 1): plan})
-    assert features.of([("m", 1)])["m"].totals == {label: (1, 0, 0)}
+    assert features.of([("m", 1)])["m"] == {label: (1, 0, 0)}
     del held

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from prometheus_client import CollectorRegistry, Info
 from prometheus_client import Counter as PrometheusCounter
 from prometheus_client import Histogram as PrometheusHistogram
 
+from container.telemetry.deltas import subtract
 from container.telemetry.series import (
     COUNTER,
     GAUGE,
     HISTOGRAM,
     Distribution,
+    MeterKey,
     Series,
     read_families,
     read_meter,
     read_meters,
     read_triton_page,
 )
-from serve.telemetry.exposition import MODELS, Features, ModelNumbers
+from serve.telemetry.exposition import MODELS, ModelNumbers
 from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.meters import BUCKETS_S, Meters
 
@@ -146,27 +146,31 @@ def test_a_meter_has_all_families_of_the_page() -> None:
     assert (total.bounds, total.count, total.sum) == (BUCKETS_S, 1, 0.7)
 
 
-def test_features_are_series_of_one_life() -> None:
-    """A model that comes back counts from 0: its series go on under other keys."""
-    meter = Meters().begin("3fb1")
+def test_features_of_each_column() -> None:
+    """With the names and labels of the page; a model that comes back goes on under their keys."""
+    meters = Meters()
+    meter = meters.begin("3fb1")
     meter.name_target("shop.tar.gz")
 
-    def read(life: int, **columns: tuple[int, ...]) -> dict[Hashable, Series]:
-        numbers = ModelNumbers(features={"3fb1": Features(life, columns)})
+    def read(**columns: tuple[int, ...]) -> list[Series]:
+        numbers = ModelNumbers(features={"3fb1": columns})
         series = read_meters([read_meter(meter)], numbers)
-        return {each.key: each for each in series if each.name.startswith("serve_feature")}
+        return [each for each in series if each.name.startswith("serve_feature")]
 
-    both = read(1, age=(260, 13, 7), item=(5, 0, 0))
+    both = read(age=(260, 13, 7), item=(5, 0, 0))
     model = {"target_model": "shop.tar.gz", "model_name": "3fb1"}
-    assert [(it.name, it.kind, it.labels, it.value) for it in both.values()][1:4] == [
+    assert [(it.name, it.kind, it.labels, it.value) for it in both][1:4] == [
         ("serve_feature_unseen_total", COUNTER, {**model, "column": "age"}, 13),
         ("serve_feature_null_total", COUNTER, {**model, "column": "age"}, 7),
         ("serve_feature_values_total", COUNTER, {**model, "column": "item"}, 5),
     ]
-    assert len(both) == 6
-    assert not both.keys() & read(2, age=(1, 1, 1)).keys()
-    numbers = ModelNumbers(features={"3fb1": Features(1, {"": (260, 13, 7)})})
-    (*_, sums) = read_meters([read_meter(meter)], numbers)
+    assert len({it.key for it in both}) == 6
+    known = subtract({}, both).known
+    keeps = subtract(known, [], lambda key: isinstance(key, MeterKey) and meters.holds(key.meter))
+    meters.begin("3fb1")
+    more = subtract(keeps.known, read(age=(262, 13, 7), item=(5, 0, 0))).changed
+    assert [(it.name, it.value) for it in more] == [("serve_feature_values_total", 2)]
+    (*_, sums) = read_meters([read_meter(meter)], ModelNumbers(features={"3fb1": {"": (2, 1, 7)}}))
     assert (sums.name, sums.labels, sums.value) == ("serve_feature_null_total", model, 7)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from ensemble_tools import (
 from ensemble_tools.errors import PayloadBroken
 from ensemble_tools.serving.joining import Predictor
 from ensemble_tools.serving.plan import PublishedModel
-from ensemble_tools.serving.publish import find_counts
+from ensemble_tools.serving.publish import MOST_COUNTED, find_counts
 from ensemble_tools.workflows.program import Table
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable
 
@@ -129,19 +130,57 @@ def test_all_workflows_that_are_unusable_are_told_at_once(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("warm", [False, True])
 def test_counts_have_a_directory(tmp_path: Path, warm: bool) -> None:
-    """Beside the tables, of a joined model's steps too; it goes with the model."""
+    """Beside the tables, of a joined model's steps too; what is counted stays for the next load."""
     repository = read_repository(EXAMPLES / "dense/repository")
     graph = read_executor_graph(repository)
     predictors = {"pytorch": Predictor("torch", Path("/code/torchscript.py"))}
     choices = Choices(compile=Compile.AUTO, warm=warm, predictors=predictors)
     plan = plan_archive(repository, graph, Namespace("m"), choices)
     assert len(plan.models) == (1 if warm else 3)
-    publish(plan, tmp_path)
-    (directory,) = find_counts(plan, tmp_path).values()
+    serving, counts = tmp_path / "serving", tmp_path / "counts"
+    serving.mkdir()
+    publish(plan, serving)
+    (directory,) = find_counts(plan, serving).values()
     assert not directory.exists()
-    retract(plan, tmp_path)
-    publish(plan, tmp_path, counts=True)
+    retract(plan, serving)
+    publish(plan, serving, counts=counts)
     assert directory.is_dir()
     assert (directory.parent / "tables").is_dir()
-    retract(plan, tmp_path)
-    assert not [*tmp_path.iterdir()]
+    (directory / "0.counts").write_text("12")
+    retract(plan, serving)
+    assert not [*serving.iterdir()]
+    publish(plan, serving, counts=counts)
+    assert (directory / "0.counts").read_text() == "12"
+
+
+def test_counts_are_of_one_workflow(tmp_path: Path) -> None:
+    """Another one under the model's name begins anew; so does each workflow of a model."""
+    counts = tmp_path / "counts"
+
+    def count(plan: ServingPlan) -> list[list[Path]]:
+        """What each workflow finds, which then counts; the model goes."""
+        publish(plan, tmp_path, counts=counts)
+        directories = find_counts(plan, tmp_path).values()
+        found = [[*directory.iterdir()] for directory in directories]
+        for directory in directories:
+            (directory / "0.counts").touch(exist_ok=False)
+        retract(plan, tmp_path)
+        return found
+
+    assert count(compiled("two_workflows")) == [[], []]
+    assert count(compiled("dense")) == [[]]
+    assert len([*counts.glob("*/*")]) == 1
+    assert count(compiled("two_workflows")) == [[], []]
+
+
+def test_counts_of_a_thousand_models_stay(tmp_path: Path) -> None:
+    """Those that were loaded the longest ago go."""
+    counts = tmp_path / "counts"
+    for age in range(MOST_COUNTED + 1):
+        (counts / str(age)).mkdir(parents=True)
+        os.utime(counts / str(age), (age, age))
+    plan = compiled("dense")
+    publish(plan, tmp_path, counts=counts)
+    names = {path.name for path in counts.iterdir()}
+    assert len(names) == MOST_COUNTED
+    assert {"0", "1", "2", plan.model_name} & names == {"2", plan.model_name}

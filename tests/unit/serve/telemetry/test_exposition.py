@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.telemetry.exposition import FEATURES, MODELS, Features, ModelNumbers, write_models
+from serve.telemetry.exposition import FEATURES, MODELS, ModelNumbers, write_models
 from serve.telemetry.invocation_record import InvocationRecord
 from serve.telemetry.meters import BUCKETS_S, PARTS, Meters, ModelMeter, Reader
 
@@ -108,9 +108,9 @@ def test_features_of_a_model_and_of_its_columns() -> None:
     """The sums without `column`, or each column by its name; those of a model that is shown."""
     numbers = ModelNumbers(
         features={
-            "m": Features(1, {"": (260, 13, 7)}),
-            "n": Features(2, {'a"b': (5, 1, 0), "c": (6, 0, 2)}),
-            "gone": Features(1, {"": (1, 1, 1)}),
+            "m": {"": (260, 13, 7)},
+            "n": {'a"b': (5, 1, 0), "c": (6, 0, 2)},
+            "gone": {"": (1, 1, 1)},
         }
     )
     found = samples(write_models([meter("m", "shop"), meter("n")], numbers))
@@ -128,7 +128,7 @@ def test_features_of_a_model_and_of_its_columns() -> None:
 def test_thousands_of_columns_come_in_small_pieces() -> None:
     """Others get their turn between two of them."""
     columns = {f"column_{number}": (1, 2, 3) for number in range(5000)}
-    pieces = list(write_models([meter("m")], ModelNumbers(features={"m": Features(1, columns)})))
+    pieces = list(write_models([meter("m")], ModelNumbers(features={"m": columns})))
     assert max(piece.count(b"\n") for piece in pieces) <= 500
     assert sum(piece.count(b'column="') for piece in pieces) == 3 * 5000
 
