@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from math import prod
 from typing import Any
 
 import msgspec
@@ -37,6 +38,7 @@ _HASHES_AT_ONCE, _PAUSE_S = 64, 0.0001
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_parameters = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_tensors = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_decode_shape = msgspec.json.Decoder(list[int]).decode
 _decode_name = msgspec.json.Decoder(str).decode
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
@@ -88,21 +90,24 @@ class ColumnHider:
     def _hide_tensor(self, tensor: dict[str, Raw], data: bytes) -> tuple[dict[str, Any], bytes]:
         """data: of a binary tensor, else empty."""
         hidden: dict[str, Any] = {name: tensor[name] for name in _TENSOR_MEMBERS if name in tensor}
-        if "data" in tensor:
-            hidden["data"] = self._hide_values(_decode(tensor["datatype"]), _decode(tensor["data"]))
-        if not data:
+        if "data" not in tensor and not data:  # an output that is asked for
             return hidden, data
-        data = self._hide_bytes(_decode(tensor["datatype"]), data)
-        return {**hidden, "parameters": {_BINARY_SIZE: len(data)}}, data
+        datatype = _decode(tensor["datatype"])
+        if data:
+            data = self._hide_bytes(datatype, data)
+            hidden["parameters"] = {_BINARY_SIZE: len(data)}
+        elif datatype == "BYTES" or datatype in _HASHED:
+            hidden["data"] = self._hide_values(datatype, _decode(tensor["data"]))
+        else:
+            hidden["data"] = _write_zeros(datatype, tensor)
+        return hidden, data
 
     def _hide_values(self, datatype: str, value: Any) -> Any:
         if isinstance(value, list):
             return [self._hide_values(datatype, each) for each in value]
         if datatype == "BYTES":
             return self._hash(str(value).encode()).hex()
-        if datatype in _HASHED:
-            return self._hash_integer(value, _HASHED[datatype][0])
-        return False if datatype == "BOOL" else 0
+        return self._hash_integer(value, _HASHED[datatype][0])
 
     def _hide_bytes(self, datatype: str, data: bytes) -> bytes:
         if datatype == "BYTES":
@@ -138,6 +143,15 @@ def _read_binary_size(tensor: dict[str, Raw]) -> int:
     if "parameters" not in tensor:
         return 0
     return int(_decode_parameters(tensor["parameters"]).get(_BINARY_SIZE, 0))
+
+
+def _write_zeros(datatype: str, tensor: dict[str, Raw]) -> Raw:
+    """As many as the shape says, flat; what they were is not even read, since it can be long."""
+    count = prod(_decode_shape(tensor["shape"]))
+    if count > memoryview(tensor["data"]).nbytes:
+        raise NotUnderstood("more values than there are bytes of them")
+    zero = b"false" if datatype == "BOOL" else b"0"
+    return Raw(b"[%b]" % b",".join([zero] * count))
 
 
 def _read_strings(data: bytes) -> Iterator[bytes]:

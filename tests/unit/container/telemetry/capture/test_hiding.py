@@ -149,6 +149,7 @@ def test_a_hash_fits_its_type(kind: str, numbers: list[int]) -> None:
         (b'{"inputs": {"user_id": [1]}}', b""),
         (b'{"inputs": [1]}', b""),
         (b'{"inputs": [{"datatype": "INT64", "data": [1]}]}', b""),
+        (b'{"inputs": [{"name": "price", "datatype": "FP32", "shape": [99], "data": [1]}]}', b""),
         (b'{"inputs": [{"name": 1, "datatype": "INT64", "data": [1]}]}', b""),
         (b'{"inputs": [{"name": "user_id", "data": [1]}]}', b""),
         (b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [NaN]}]}', b""),
