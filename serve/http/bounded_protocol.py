@@ -13,13 +13,11 @@ who hung up refuses it, and his request is given up. What tritonserver works on 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from serve.body_reader import read_where_it_stays
 from serve.errors import (
     BadRequest,
     BodyTooLarge,
@@ -126,7 +124,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._end_with(self._why or no_request(error))
             return
         if self.phase:
-            self.partly_read()
+            self._partly_read()
 
     def _read_without_upgrade(self, rest: memoryview) -> None:
         """Read a head again without its wish to upgrade, and then the rest as its head frames it.
@@ -136,7 +134,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """
         while True:
             head = head_without_upgrade(self.parser, self.url, self.headers)
-            self._begin_parser()
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
             self._fed = len(head)
             self.parser.feed_data(head)
             self._fed = len(rest)
@@ -145,10 +144,6 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
             except httptools.HttpParserUpgrade as wish:
                 rest = rest[wish.args[0] :]
-
-    def _begin_parser(self) -> None:
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
 
     def eof_received(self) -> bool | None:  # type: ignore[override] # asyncio.Protocol's
         if self.phase == Phase.LAST_WORD_SAID or not self._owes() or self._never_whole():
@@ -228,29 +223,6 @@ class BoundedProtocol(HttpToolsProtocol):
     def body_size(self) -> int:
         """How much has come of the body that is being read."""
         return self._body_size
-
-    def read_directly(self, left: int, grow: Callable[[int, bytearray | None], None]) -> None:
-        """Have the rest of the body that is being read, so many bytes, read where it stays.
-
-        grow: as `Came` is told; may refuse the request.
-        """
-        cycle = self.cycle
-
-        def came(count: int, piece: bytearray | None, whole: bool) -> bool:
-            if self.phase != Phase.BODY or self.cycle is not cycle:  # it was given up
-                return False
-            self._heard_at = self.loop.time()
-            try:
-                grow(count, piece)
-            except _Refused:
-                self._end_with(self._why)
-                return False
-            if whole:
-                self._begin_parser()  # the other one waits for the body
-                self.on_message_complete()
-            return True
-
-        read_where_it_stays(self.transport, self, left, came)
 
     def read_whole(self) -> None:
         """The request is whole."""
@@ -373,7 +345,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     # -- bounds
 
-    def partly_read(self) -> None:
+    def _partly_read(self) -> None:
         """Bytes have come, and a request is not whole."""
         if self.phase == Phase.HEAD:
             # What came before it in the same read is another request's.

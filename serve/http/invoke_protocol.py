@@ -208,23 +208,6 @@ class _Protocol(BoundedProtocol):
             self._count(cycle)
         _keep_piece(cycle.pieces, body)
 
-    def partly_read(self) -> None:
-        super().partly_read()
-        cycle: Any = self.cycle
-        if self.phase != Phase.BODY or cycle.__class__ is not _Exchange:
-            return
-        if not (cycle.has_turn and cycle.keep_alive):
-            return
-
-        def grow(count: int, piece: bytearray | None) -> None:
-            cycle.size += count
-            if cycle.size > cycle.uncounted_up_to:
-                self._count(cycle)
-            if piece is not None:  # the first one is looked into, as bytes; others are sent on
-                cycle.pieces.append(piece if cycle.pieces else bytes(piece))  # type: ignore[arg-type]
-
-        self.read_directly(_find_length(cycle.headers) - cycle.size, grow)
-
     def on_message_complete(self) -> None:
         cycle: Any = self.cycle
         if cycle.__class__ is not _Exchange:
@@ -545,13 +528,8 @@ class _CapturingProtocol(_Protocol):
 
 
 def _is_large(headers: Headers) -> bool:
-    """Whether a body is announced that is worth counting."""
-    return _find_length(headers) > UNCOUNTED
-
-
-def _find_length(headers: Headers) -> int:
-    """The length that is announced for a body; 0 for one in chunks."""
-    return next((int(value) for name, value in headers if name == b"content-length"), 0)
+    """Whether a body is announced that is worth counting; one in chunks announces nothing."""
+    return any(name == b"content-length" and int(value) > UNCOUNTED for name, value in headers)
 
 
 def _write_head(exchange: _Exchange, status: int, headers: Headers, framing: bytes) -> bytes:

@@ -16,7 +16,6 @@ from typing import cast
 
 import httptools
 
-from serve.body_reader import read_where_it_stays
 from serve.limit import UNCOUNTED
 
 Headers = list[tuple[bytes, bytes]]
@@ -124,33 +123,9 @@ class Connection(asyncio.Protocol):
             self._fail(f"its answer is no HTTP/1.1 that was asked for ({error})")
         if self._streamed and self.buffered > STREAM_HIGH_WATER and not self._complete:
             self._pause()
-        if self._head and not self._complete:
-            self._read_directly()
         if self._when_over is not None and (self._complete or (self._head and self._over_at_head)):
             self._when_over()
         self._wake()
-
-    def _read_directly(self) -> None:
-        """The rest of a large answer, which nobody reads before all of it is there."""
-        given_up = self._when_over is not None or self._refused is not None
-        if self._answer.status != 200 or self._streamed or given_up or self.transport is None:
-            return
-        length = self._answer.header(b"content-length")
-        if length is not None:
-            read_where_it_stays(self.transport, self, int(length) - self.buffered, self._came)
-
-    def _came(self, count: int, piece: bytearray | None, whole: bool) -> bool:
-        if self._when_over is None and self._refused is None:
-            if piece is not None:
-                self._answer.body.append(piece)  # type: ignore[arg-type] # read as bytes are
-            self._grow(count)
-        if whole:
-            self.on_message_complete()
-            if self._when_over is not None:
-                self._when_over()
-        if whole or self._refused is not None:
-            self._wake()
-        return True
 
     def eof_received(self) -> None:
         return None
@@ -189,10 +164,7 @@ class Connection(asyncio.Protocol):
             self._keep_error(body)
             return
         self._answer.body.append(body)
-        self._grow(len(body))
-
-    def _grow(self, count: int) -> None:
-        self.buffered += count
+        self.buffered += len(body)
         if self._grown is not None and self.buffered > self._uncounted_up_to:
             self._count(self._grown)
 

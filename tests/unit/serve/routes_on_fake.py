@@ -43,8 +43,6 @@ class FakeInvocation:
     asked: list[tuple[str, Request]] = field(default_factory=list)
     behind: Callable[[str, bytes], Awaitable[None]] | None = None
     most_pieces: int = 0
-    #: What the first pieces of bodies were.
-    begun_with: list[type] = field(default_factory=list)
     waits: bool = True
     #: What a stream gives, piece by piece, and raises at its end.
     pieces: list[bytes] = field(default_factory=list)
@@ -62,7 +60,6 @@ class FakeInvocation:
             rest = cast(AnswerStream, _FakeAnswerStream(self))
             return Answer(200, [(b"x-of", b"triton")], rest=rest)
         self.most_pieces = max(self.most_pieces, len(request.body))
-        self.begun_with += map(type, request.body[:1])
         body = b"".join(request.body)
         request.waits = self.waits
         if self.behind is not None:

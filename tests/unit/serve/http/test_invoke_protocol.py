@@ -125,15 +125,6 @@ async def test_a_large_body_in_segments(routes: RoutesOnFake, step: int, headers
     assert not ends or await wire.is_closed()
 
 
-async def test_a_large_body_whose_head_comes_first(routes: RoutesOnFake) -> None:
-    """As many clients send it: what is looked into is bytes, as ever."""
-    wire = await routes.connect()
-    whole = post("m", b"x" * 1_000_000)
-    await wire.send(whole[:-1_000_000], whole[-1_000_000:])
-    assert (await wire.answer())[2] == b"m:" + b"x" * 1_000_000
-    assert routes.invocation.begun_with == [bytes]
-
-
 async def test_large_bodies_that_break_off(routes: RoutesOnFake) -> None:
     """By their callers, or for want of room: nothing of them is held any more."""
     gone = await routes.connect()

@@ -405,7 +405,7 @@ async def test_a_piece_in_the_turn_of_its_limit_leaves_the_next_its_own() -> Non
         connection.close()
 
 
-#: Larger than what is read of an answer before the rest is read where it stays.
+#: Comes in many pieces.
 LARGE = bytes(range(251)) * 12_000
 
 
