@@ -35,8 +35,9 @@ from .tensors import InputColumn
 SAMPLE = 64
 #: When the thread is woken: values; and notes, each of which takes some 400 bytes.
 _ENOUGH_VALUES, _ENOUGH_NOTES = 2**17, 4_096
-#: Values that are held at most, of up to 17 bytes each; a request beyond them is not counted.
-_MOST_VALUES = 2**20
+#: Values that are held at most, of up to 17 bytes each, and those of one request beside which none
+#: are held; a request beyond them is not counted.
+_MOST_VALUES, _MOST_OF_ONE = 2**20, 2**22
 #: How many seconds notes wait for others, and a model that ends for the thread.
 _LONGEST_WAIT_S = 1.0
 #: How long the thread keeps Python's lock, which a request would wait 5 ms for, and its pauses.
@@ -173,7 +174,8 @@ class FeatureCounter:
             weight, values = max(1, size // SAMPLE), size * len(self._watchers)
             self._rows_seen += rows
             is_drawn = weight == 1 or self._draw() * weight < 1
-            if is_drawn and self._values_noted - self._values_counted + values <= _MOST_VALUES:
+            held = self._values_noted - self._values_counted
+            if is_drawn and held + values <= (_MOST_VALUES if held else _MOST_OF_ONE):
                 notes = self._note(columns)
                 self._values_noted += values
                 self._pending.append((weight, values, notes))

@@ -171,13 +171,16 @@ def test_large_requests_are_sampled(tmp_path: Path) -> None:
     assert (column.values, column.nulls) == (16 * 1024 + 127, 16 * 512 + 63)
 
 
-def test_a_request_of_a_great_many_rows_is_not_held(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rows", "counted"), [(2**20 + 64, 2**20 + 64), (2**22 + 64, 0)])
+def test_requests_of_a_great_many_rows(rows: int, counted: int, tmp_path: Path) -> None:
+    """They are counted, but for those whose values would take much memory."""
     counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: 0.0)
     counter.open(tmp_path)
-    counter.count(columns_of(2**20 + 1))
+    counter.count(columns_of(rows))
     counter.close()
     (column,) = read_counts(tmp_path)
-    assert (column.rows_seen, column.counted) == (2**20 + 1, 0)
+    assert (column.rows_seen, column.counted) == (rows, counted)
+    assert column.values == counted * (rows // 64)
 
 
 def test_an_error_ends_the_counting(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
