@@ -42,9 +42,11 @@ class ModelDrift:
 
     @property
     def title(self) -> str:
-        """The archive's name, and the platform's where that is another."""
+        """The archive's name, and how the platform's begins where that is another."""
         target, name = self.features.target_model, self.features.model_name
-        return clean(target if target in ("", name) else f"{target} ({name})") or clean(name)
+        if target in ("", name):
+            return clean(name)
+        return clean(f"{target} ({name[:8] + '…' if len(name) > 12 else name})")
 
     @property
     def drifting(self) -> tuple[ColumnDrift, ...]:
