@@ -11,6 +11,7 @@ import ast
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ensemble_tools.archive.files import is_file, read_bounded
@@ -87,6 +88,7 @@ def is_workflow_model(model_file: Path) -> bool:
         return False
 
 
+@lru_cache(maxsize=16)  # most archives have the same two
 def digest(source: str) -> str:
     """Equal for sources of one meaning, docstrings left out; the same in all Pythons.
 
