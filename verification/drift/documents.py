@@ -130,18 +130,24 @@ def _read_file(path: Path) -> bytes:
 
 
 def _ask_models(url: str, name: str | None) -> list[ModelFeatures]:
-    if name is not None:
-        status, body = _get(f"{url}/models/{_quote(name)}/features")
-        if status == 200:
-            return read_document(url, body)
-    models = [
-        model
-        for listed in _list_names(url)
-        for status, body in (_get(f"{url}/models/{_quote(listed)}/features"),)
-        if status == 200  # else it left meanwhile
-        for model in read_document(url, body)
-    ]
+    if name is not None and (named := _ask_model(url, name)) is not None:
+        return named
+    names = [*_list_names(url)]
+    answers = [_ask_model(url, listed) for listed in names]
+    models = [model for answer in answers if answer is not None for model in answer]
+    if names and not models:
+        found = f"it has {len(names)} models, and no path /models/<name>/features"
+        raise CountsUnusable(url, found, "a container that counts; older ones do not")
     return models if name is None else _pick(url, models, name)
+
+
+def _ask_model(url: str, name: str) -> list[ModelFeatures] | None:
+    """None for one that is not there (any more)."""
+    path = f"{url}/models/{_quote(name)}/features"
+    status, body = _get(path)
+    if status not in (200, 404):
+        raise CountsUnusable(path, f"it was answered with {status}", "200; the log says why")
+    return read_document(url, body) if status == 200 else None
 
 
 def _list_names(url: str) -> Iterator[str]:
@@ -160,7 +166,7 @@ def _list_names(url: str) -> Iterator[str]:
                 "single-model endpoint name the model, too",
             ) from error
         yield from names
-        if not token:
+        if not token or not names:
             return
 
 

@@ -159,6 +159,20 @@ def test_an_address_where_somebody_else_answers() -> None:
             read_models(container.url, "3fb1")
 
 
+def test_a_container_that_cannot_answer() -> None:
+    """An older one has no such path; one that is short of something says so; neither is empty."""
+    with fake_container(SHOP) as container:
+        container.answers["/models/3fb1/features"] = 404, b"{}"
+        with pytest.raises(CountsUnusable, match=r"has 1 models, and no path /models/<name>/feat"):
+            read_models(container.url, None)
+        container.answers["/models/3fb1/features"] = 507, b"{}"
+        for name in (None, "3fb1", "shop"):
+            with pytest.raises(
+                CountsUnusable, match=r"/models/3fb1/features: .* answered with 507"
+            ):
+                read_models(container.url, name)
+
+
 def test_since_an_earlier_look() -> None:
     """What came later alone: sums, buckets and all."""
     before = make_model(make_ids(came=(10, 0)), make_numbers(numbers=(3.0,), times=5))
