@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from container.constants import Constants
 from tests.support import models
 from tests.support.container import Container, running, until
 from tests.support.metrics_page import Samples, sample, scrape
 from tests.support.protocol import binary, infer, sized, values
+from tests.support.quick_container import told
 
 #: Answers the values in reverse order: the first item scores what the last one does.
 REVERSED = """
@@ -18,12 +21,13 @@ class TritonPythonModel(Each):
     def answer(self, request, values):
         return respond(request, values[::-1])
 """
-#: The bad kinds, and the beginning of the line that says why each is dropped.
+#: The bad kinds, and the beginning of the line that says why each is dropped; the one that is
+#: waited for longest comes first.
 BAD = {
+    "hanging": (models.FOREVER, "it gave no answer within "),
     "unwilling": (models.UNWILLING, "it cannot be loaded: "),
     "raising": (models.RAISING, "it failed at 5 requests one after the other; at the last one: "),
     "killing": (models.KILLING, "its process died: "),
-    "hanging": (models.FOREVER, "it gave no answer within "),
     "hungry": (models.GREEDY, "its processes grew from "),
 }
 SCORES = [float(number) for number in range(12)]
@@ -35,6 +39,8 @@ def comparing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     environment = {
         "SERVE_CANDIDATE_PERCENT": "100",
         "SERVE_MEMORY_RESERVE_MB": "0",
+        # It keeps what met a dead stub, and does not end by itself.
+        **told(Constants(triton_stop_timeout_s=1)),
     }
     with running(tmp_path_factory.mktemp("candidates"), **environment) as container:
         yield container
@@ -58,7 +64,7 @@ def test_every_kind(comparing: Container) -> None:
     beside its model's, as counted by hand; a bad one is dropped with one line, and nothing is left
     of any when the models are unloaded."""
     before = comparing.snapshot()
-    sources = {"good": REVERSED, **{name: source for name, (source, _) in BAD.items()}}
+    sources = {**{name: source for name, (source, _) in BAD.items()}, "good": REVERSED}
     for name, source in sources.items():
         assert comparing.load(name, write(comparing, name, source)).status_code == 200
     body, size = binary(SCORES)
@@ -85,8 +91,8 @@ def test_every_kind(comparing: Container) -> None:
         (line,) = [it for it in lines if f"model_name={name}" in it]
         assert f"the model's candidate is dropped: {why}" in line
     assert sorted(comparing.models()) == sorted(sources)
-    for name in sources:
-        assert comparing.unload(name).status_code == 200
+    with ThreadPoolExecutor(len(sources)) as pool:
+        assert {it.status_code for it in pool.map(comparing.unload, sources)} == {200}
     comparing.until_nothing_is_published()
     after = comparing.snapshot()
     assert (after.models, after.stubs) == (before.models, before.stubs)
