@@ -16,7 +16,7 @@ def write_counts(directory: Path, *columns: ColumnCounts) -> CounterFile:
     ]
     file, sums = CounterFile(directory, header), Sums(len(columns))
     for number, counts in enumerate(columns):
-        sums.add(number, 1, **{name: getattr(counts, name) for name in (*COUNTS, *SUMS)})
+        sums.add(number, **{name: getattr(counts, name) for name in (*COUNTS, *SUMS)})
         sums.integers[number, len(COUNTS) :] = counts.places or 0
     file.add(max(it.rows_seen for it in columns), sums)
     return file

@@ -27,22 +27,17 @@ class Sums:
         self.integers = np.zeros((columns, _INTEGERS), np.int64)
         self.floats = np.zeros((columns, len(SUMS)))
 
-    def add(self, column: int, weight: int, **numbers: Any) -> None:
-        """Add to a column's numbers, each so many times."""
+    def add(self, columns: Any, **numbers: Any) -> None:
+        """Add to numbers of some columns, all different: one for each of them, or one for all."""
         for name, number in numbers.items():
             if name in SUMS:
-                self.floats[column, SUMS.index(name)] += weight * number
+                self.floats[columns, SUMS.index(name)] += number
             else:
-                self.integers[column, COUNTS.index(name)] += weight * number
+                self.integers[columns, COUNTS.index(name)] += number
 
-    def add_values(self, column: int, weight: int, values: int, nulls: int) -> None:
-        """Values that were looked at, and the nulls among them."""
-        self.add(column, 1, counted=values)
-        self.add(column, weight, values=values, nulls=nulls)
-
-    def add_places(self, column: int, weight: int, buckets: Any) -> None:
-        """Values of the vocabulary, by their buckets."""
-        self.integers[column, len(COUNTS) :] += weight * np.bincount(buckets, minlength=PLACES)
+    def add_places(self, columns: Any, places: Any) -> None:
+        """Add to the places of some columns: a row for each of them."""
+        self.integers[columns, len(COUNTS) :] += places
 
 
 class CounterFile:

@@ -21,23 +21,32 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Column, all_missing
-from .counted_columns import CountedColumn, Keys, Numbers
+from .columns import Column
+from .counted_columns import (
+    CountedColumn,
+    Keys,
+    Labels,
+    Lengths,
+    Normalized,
+    Nulls,
+    Register,
+    Scaled,
+)
 from .counter_file import CounterFile, Sums
 from .feature_counts import MOST_COLUMNS
 from .lookups import Lookup
 from .operations import find_operation
-from .records import number_of
+from .records import Number, number_of
 from .tensors import InputColumn
 
-#: Of requests with more than twice as many values a column, so many are counted that it is about as
+#: Of requests with twice as many values a column, or more, so many are counted that it is about as
 #: many values for each; smaller ones are all counted.
 SAMPLE = 64
 #: When the thread is woken: values; and notes, each of which takes some 400 bytes.
 _ENOUGH_VALUES, _ENOUGH_NOTES = 2**17, 4_096
-#: Values that are held at most, of up to 17 bytes each, and those of one request beside which none
-#: are held; a request beyond them is not counted.
-_MOST_VALUES, _MOST_OF_ONE = 2**20, 2**22
+#: Values that are held at most, of 8 bytes for most, and those of one request beside which none are
+#: held; a request beyond them is not counted.
+_MOST_VALUES, _MOST_OF_ONE = 2**19, 2**22
 #: How many seconds notes wait for others, and a model that ends for the thread.
 _LONGEST_WAIT_S = 1.0
 #: How long the thread keeps Python's lock, which a request would wait 5 ms for, and its pauses.
@@ -83,15 +92,21 @@ class FeatureCounter:
     ) -> None:
         self._draw = draw or random.Random().random
         self._columns: dict[str, CountedColumn] = {}
-        #: By their registers, which are the inputs' first.
-        self._numbers = [
-            (register, Numbers(self._column(column.name, "", "input")))
-            for register, column in enumerate(inputs[:MOST_COLUMNS])
+        for name in [column.name for column in inputs][:MOST_COLUMNS]:
+            self._column(name, "", "values")
+        self._inputs = [
+            Register(number, column) for number, column in enumerate(self._columns.values())
         ]
-        self._keys: list[tuple[_KeepingLookup, tuple[int, ...], Keys]] = []
-        self._looked_up: set[tuple[Any, ...]] = set()
-        self._inputs = len(inputs)
         self._lists = [number for number, it in enumerate(inputs) if len(it.tensors) > 1]
+        self._labels: list[Register] = []
+        self._normalized: list[Register] = []
+        self._scaled: list[Register] = []
+        self._keys: list[Keys] = []
+        self._looked_up: set[tuple[Any, ...]] = set()
+        #: Whether the program's steps leave a request its rows.
+        self._keeps_rows = True
+        #: Made of these when the first request has come, whose columns say what is of one kind.
+        self._watchers: list[Any] = []
         #: Weight, values and notes of requests that were answered.
         self._pending: list[tuple[int, int, list[Any]]] = []
         # Each of these is written by one of the two threads alone.
@@ -106,10 +121,12 @@ class FeatureCounter:
 
     def watch(self, step: dict[str, Any], tables: Sequence[Lookup]) -> _Work | None:
         """Count what the step looks up or scales; what it does if that is another work now."""
-        kind = step["operation"]
+        kind, given = step["operation"], step["given"]
+        if kind in ("drop_missing", "group") or not given.get("keeps_rows", True):
+            self._keeps_rows = False
         if len(self._columns) >= MOST_COLUMNS or kind not in _COUNTED:
             return None
-        operation: Any = find_operation(kind).from_json(step["given"])
+        operation: Any = find_operation(kind).from_json(given)
         operator, _, name = step["of"].partition(": ")
         if kind in ("normalize", "scale"):
             self._watch_numbers(operation, self._column(name, operator, kind), step["reads"][0])
@@ -118,36 +135,40 @@ class FeatureCounter:
         if looked_up in self._looked_up:  # as a column that is tagged in two ways
             return None
         self._looked_up.add(looked_up)
-        column = self._column(name, operator, "keys")
-        table, folds = tables[operation.table], getattr(operation, "folds", 1)
+        column, table = self._column(name, operator, "keys"), tables[operation.table]
         if kind == "categorify":
-            column.has_places, column.places = True, table.places
-        lookup = _KeepingLookup(table, keeps_keys=folds > 1)
-        # Whole numbers of a request are never null.
-        may_be_null = not table.has_whole_keys or max(step["reads"]) >= self._inputs
-        reads = tuple(step["reads"]) if may_be_null else ()
-        self._keys.append((lookup, reads, Keys(column, table, folds)))
+            column.has_places, column.places = True, tuple(table.vocabulary["places"])
+            if _labels_tell(operation, table):
+                self._watch_labels(operation, column, table, step["writes"][0])
+                return None
+        keys = Keys(column, table, step["reads"], getattr(operation, "folds", 1))
+        self._keys.append(keys)
         replaced = [*tables]
-        replaced[operation.table] = lookup
+        replaced[operation.table] = keys.lookup
         return operation.prepare(replaced)
 
     def open(self, directory: Path) -> None:
         """Hold a file in it. Raises OSError, and ValueError where it would be too large."""
         self._file = CounterFile(directory, [it.to_json() for it in self._columns.values()])
-        self._watchers: list[Numbers | Keys] = [
-            *(watcher for _, watcher in self._numbers),
-            *(watcher for _, _, watcher in self._keys),
-        ]
 
     def _watch_numbers(self, operation: Any, column: CountedColumn, register: int) -> None:
-        watcher = self._numbers[register][1] if register < len(self._numbers) else None
-        if register >= self._inputs or watcher is None or watcher.column is not column:
-            watcher = Numbers(column)
-            self._numbers.append((register, watcher))
         if operation.name == "normalize":
-            watcher.count_sums(*(float(number_of(it)) for it in (operation.mean, operation.std)))
+            column.mean, column.std = _float(operation.mean), _float(operation.std)
+            self._normalized.append(Register(register, column))
         else:
-            watcher.count_outside(*(float(number_of(it)) for it in (operation.min, operation.max)))
+            column.low, column.high = _float(operation.min), _float(operation.max)
+            self._scaled.append(Register(register, column))
+
+    def _watch_labels(
+        self, operation: Any, column: CountedColumn, table: Lookup, register: int
+    ) -> None:
+        count, first, least = (table.vocabulary[name] for name in ("count", "first", "least"))
+        null, has_values = operation.null, column.begin("values")
+        # Without a vocabulary no label is known.
+        least = least if count else np.iinfo(np.int64).max
+        self._labels.append(
+            Register(register, column, null, least, first, max(1, count), has_values)
+        )
 
     def _column(self, name: str, operator: str, kind: str) -> CountedColumn:
         """The first column of that name of which nobody counts that kind yet."""
@@ -171,12 +192,14 @@ class FeatureCounter:
         try:
             rows = columns[0].rows
             size = max([rows, *[len(columns[number].values) for number in self._lists]])
-            weight, values = max(1, size // SAMPLE), size * len(self._watchers)
+            weight, values = max(1, size // SAMPLE), size * len(self._columns)
             self._rows_seen += rows
             is_drawn = weight == 1 or self._draw() * weight < 1
             held = self._values_noted - self._values_counted
             if is_drawn and held + values <= (_MOST_VALUES if held else _MOST_OF_ONE):
-                notes = self._note(columns)
+                if not self._watchers:
+                    self._watchers = self._group(columns)
+                notes = [watcher.note(columns) for watcher in self._watchers]
                 self._values_noted += values
                 self._pending.append((weight, values, notes))
             self._wake()
@@ -185,19 +208,28 @@ class FeatureCounter:
 
     def drop(self) -> None:
         """Forget what the last request has looked up."""
-        for lookup, _, _ in self._keys:
-            lookup.found = None
+        for keys in self._keys:
+            keys.lookup.found = None
 
-    def _note(self, columns: Sequence[Any]) -> list[Any]:
-        numbers = [(columns[register].values, watcher) for register, watcher in self._numbers]
-        notes: list[Any] = [
-            values.copy() if watcher.needs_values or values.dtype.kind == "f" else len(values)
-            for values, watcher in numbers
-        ]
-        for lookup, reads, _ in self._keys:
-            nulls = all_missing([columns[register] for register in reads]) if reads else None
-            notes.append((*lookup.found, nulls))
-        return notes
+    def _group(self, columns: Sequence[Any]) -> list[Any]:
+        """What is noted of each request. columns: of the first one, whose types are those of all.
+
+        Lists are noted by themselves, and so are columns whose rows may not be the request's.
+        """
+        floats = [it for it in self._inputs if columns[it.register].values.dtype.kind == "f"]
+        watchers: list[Any] = [Lengths([it.column for it in self._inputs]), *self._keys]
+        for kind, registers, keeps_rows in (
+            (Nulls, floats, True),
+            (Normalized, self._normalized, self._keeps_rows),
+            (Scaled, self._scaled, self._keeps_rows),
+            (Labels, self._labels, self._keeps_rows),
+        ):
+            together = [
+                it for it in registers if keeps_rows and columns[it.register].offsets is None
+            ]
+            watchers += [kind(together)] if together else []
+            watchers += [kind([it]) for it in registers if it not in together]
+        return watchers
 
     def _wake(self) -> None:
         if self._thread is None:
@@ -259,19 +291,20 @@ class FeatureCounter:
         _log(error)
 
 
-class _KeepingLookup(Lookup):
-    """A table that keeps what it has found last, or which rows, and the keys behind the first."""
+def _labels_tell(operation: Any, table: Lookup) -> bool:
+    """Whether the labels that a Categorify makes say what is null and what is unseen.
 
-    def __init__(self, table: Lookup, keeps_keys: bool) -> None:
-        self.__dict__.update(table.__dict__)
-        self._find, self._keeps_keys = table.find, keeps_keys
-        self.found: Any = None
+    Those of nulls and unseen values are then less than all others, and no NaN is in a list.
+    """
+    dtype, vocabulary = np.dtype(operation.dtype), table.vocabulary
+    if operation.null is None or table.has_float_keys or dtype.kind != "i" or dtype.itemsize < 4:
+        return False
+    unseen = operation.null + (operation.buckets or 1)
+    return not vocabulary["count"] or vocabulary["least"] > unseen
 
-    def find(self, columns: list[Any]) -> tuple[Any, Any]:
-        found = self.found = self._find(columns)
-        if self._keeps_keys:
-            self.found = found[0], [values.copy() for values in columns[1:]]
-        return found
+
+def _float(number: Number) -> float:
+    return float(number_of(number))
 
 
 def _log(error: Exception) -> None:

@@ -131,7 +131,8 @@ class Lookup:
     """Rows of one or several columns -> what stands beside the row of the table that is equal.
 
     beside: columns of a row each table row, by their names; first: of the file's first row.
-    places: rows that were fitted, by the buckets of the labels; empty where nobody knows.
+    vocabulary: of labels, their `count`, the `first` and the `least`, and as `places` the rows that
+    each bucket of them was fitted to, none where nobody knows.
     """
 
     def __init__(
@@ -140,15 +141,15 @@ class Lookup:
         order: Any,
         beside: dict[str, Column],
         first: dict[str, Any],
-        places: tuple[int, ...] = (),
+        vocabulary: dict[str, Any] | None = None,
     ) -> None:
         self._keys, self._order, self._beside, self._first = keys, order, beside, first
-        self.places = places
+        self.vocabulary = vocabulary or {}
 
     @property
-    def has_whole_keys(self) -> bool:
-        """Whether all keys are whole numbers."""
-        return all(isinstance(keys, Numbers) and keys.are_whole for keys in self._keys)
+    def has_float_keys(self) -> bool:
+        """Whether a key is a float, which may be NaN."""
+        return any(isinstance(keys, Numbers) and not keys.are_whole for keys in self._keys)
 
     def first(self, name: str) -> Any:
         """The value beside the first row of the file."""
@@ -172,9 +173,8 @@ class Lookup:
 
     def find_buckets(self, rows: Any, count: int) -> Any:
         """The buckets of the labels beside those rows of the table, as bucket_labels."""
-        labels = self._beside["label"].values
-        first = self._first.get("label", 0)
-        return bucket_labels(labels[rows], first, len(labels), count)
+        labels, vocabulary = self._beside["label"].values[rows], self.vocabulary
+        return bucket_labels(labels, vocabulary["first"], vocabulary["count"], count)
 
     def column(self, name: str, rows: Any) -> Column:
         """The column beside those rows of the table."""
@@ -217,7 +217,7 @@ def read_lookup(
         )
         for index, name in enumerate(table["beside"])
     }
-    return Lookup(keys, order, beside, table["first"], tuple(table.get("places", ())))
+    return Lookup(keys, order, beside, table["first"], table.get("vocabulary"))
 
 
 def bucket_labels(labels: Any, first: int, size: int, count: int) -> Any:

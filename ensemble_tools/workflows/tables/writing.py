@@ -52,13 +52,13 @@ def write_tables(
 
 def _write(table: Table, file: str, files: CategoryFiles, lookups: LookupFiles) -> dict[str, Plain]:
     name = table.path.name
-    places: list[int] = []
+    vocabulary: dict[str, Plain] = {}
     try:
         if table.given:
             keys, columns = _read_given(table)
         else:
             if table.means is None:
-                keys, beside, places = _read(table, files)
+                keys, beside, vocabulary = _read(table, files)
             else:
                 keys, beside = smooth_means(files, table.path, len(table.columns), table.means)
             columns = {column: Column(values) for column, values in beside.items()}
@@ -66,38 +66,40 @@ def _write(table: Table, file: str, files: CategoryFiles, lookups: LookupFiles) 
             _key_values(values, kind, column, name)
             for values, kind, column in zip(keys, table.kinds, table.columns, strict=True)
         ]
-        return {**lookups.write(file, keys, columns, name), "places": places}
+        return {**lookups.write(file, keys, columns, name), "vocabulary": vocabulary}
     except MemoryError as error:  # NVTabular would take more
         raise OSError(
             errno.ENOMEM, f"the category file {name} takes more memory than there is"
         ) from error
 
 
-def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any], list[int]]:
-    """The keys, what stands beside them (other columns, and the labels), and _count_places."""
+def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any], dict[str, Plain]]:
+    """The keys, what stands beside them (other columns, and the labels), and the vocabulary."""
     name, with_labels = table.path.name, table.shift is not None
     data = files.read(table.path, table.columns, table.beside, with_labels)
-    keys, places = [data[column] for column in table.columns], []
+    keys, vocabulary = [data[column] for column in table.columns], {}
     beside = {column: data[column] for column in table.beside}
     for column, values in beside.items():
         if values.dtype.kind not in "iuf":
             raise TableUnusable(f"the category file {name} has text in {column!r}")
     if table.shift is not None:
         beside["label"] = _labels(data[INDEX], table.shift, name)
-        if not table.has_shared_sizes:
-            places = _count_places(keys, beside["label"], data.get(SIZES))
-    return keys, beside, places
+        sizes = None if table.has_shared_sizes else data.get(SIZES)
+        vocabulary = _describe_vocabulary(keys, beside["label"], sizes)
+    return keys, beside, vocabulary
 
 
-def _count_places(keys: list[Any], labels: Any, sizes: Any) -> list[int]:
-    """Rows that labels were fitted to, by their buckets; none where the file does not say it."""
-    if sizes is None or not len(labels) or sizes.min() < 0 or sizes.max() > _MOST_ROWS:
-        return []
-    nulls = np.logical_and.reduce([_are_null(values) for values in keys])
-    rows = np.where(nulls, 0, sizes)
-    buckets = bucket_labels(labels, labels[0], len(labels), PLACES)
-    counted: list[int] = np.bincount(buckets, rows, PLACES).astype(np.int64).tolist()
-    return counted
+def _describe_vocabulary(keys: list[Any], labels: Any, sizes: Any) -> dict[str, Plain]:
+    """As Lookup has it."""
+    if not len(labels):
+        return {"count": 0, "first": 0, "least": 0, "places": []}
+    first, count, places = int(labels[0]), len(labels), []
+    if sizes is not None and sizes.min() >= 0 and sizes.max() <= _MOST_ROWS:
+        nulls = np.logical_and.reduce([_are_null(values) for values in keys])
+        buckets = bucket_labels(labels, first, count, PLACES)
+        rows = np.bincount(buckets, np.where(nulls, 0, sizes), PLACES)
+        places = rows.astype(np.int64).tolist()
+    return {"count": count, "first": first, "least": int(labels.min()), "places": places}
 
 
 def _are_null(values: Any) -> Any:

@@ -27,9 +27,9 @@ def write_file(directory: Path) -> Path:
         CountedColumn("user", 1, has_places=True, places=tuple(range(32))),
     ]
     file, sums = CounterFile(directory, [column.to_json() for column in columns]), Sums(2)
-    sums.add_values(0, 1, values=7, nulls=2)
-    sums.add(0, 1, sum=2.5)
-    sums.add(1, 3, unseen=4)
+    sums.add(0, counted=7, values=7, nulls=2)
+    sums.add(0, sum=2.5)
+    sums.add(1, unseen=12)
     file.add(7, sums)
     return directory / "0.counts"
 

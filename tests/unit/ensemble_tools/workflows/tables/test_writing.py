@@ -118,11 +118,11 @@ def test_sizes_are_in_buckets_of_labels(
     """If the file has them; a null has no place."""
     path = parquet(tmp_path / "unique.a.parquet", span(3, 6), a=np.array([30, 10, 20]), **columns)
     lookup = looked_up(tmp_path, Table(path, ("a",), ("int",), shift=3))
-    assert lookup.places == (
-        () if places is None else tuple(places.get(bucket, 0) for bucket in range(32))
+    assert lookup.vocabulary["places"] == (
+        [] if places is None else [places.get(bucket, 0) for bucket in range(32)]
     )
     shared = Table(path, ("a",), ("int",), shift=3, has_shared_sizes=True)
-    assert looked_up(tmp_path, shared).places == ()
+    assert looked_up(tmp_path, shared).vocabulary["places"] == []
     nulls = parquet(tmp_path / "nulls", a=[None, "x"], a_size=np.array([7, 2]))
     lookup = looked_up(tmp_path, Table(nulls, ("a",), ("text",), shift=3))
-    assert sum(lookup.places) == 2
+    assert sum(lookup.vocabulary["places"]) == 2
