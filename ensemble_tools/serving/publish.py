@@ -29,6 +29,7 @@ from ensemble_tools.serving.layout import remove_layout, write_layout, write_own
 from ensemble_tools.serving.serving_plan import STEPS, Compiled, PublishedModel, ServingPlan
 from ensemble_tools.steps.sources import SERVED, render_warm
 from ensemble_tools.workflows.program import NVTABULAR, Plain, Table, program_text
+from ensemble_tools.workflows.runtime.feature_counts import are_held
 from ensemble_tools.workflows.runtime.program import COUNTS
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
 
@@ -38,7 +39,7 @@ MAX_DEPTH = 100
 #: Entries that are reached through links to directories: a few such links can multiply without end.
 MAX_BELOW_LINKS = 10_000
 
-#: Models whose counts stay, the last that were loaded.
+#: Models whose counts stay, the last that were loaded, beside those that are here.
 MOST_COUNTED = 1_000
 
 _Identity = tuple[int, int]
@@ -181,13 +182,15 @@ def _link_counts(link: Path, counts: Path, number: int) -> Path:
 def _forget_counts(counts: Path, counted: Sequence[Path]) -> None:
     """Remove those of a former archive of the model; and of models, where there are too many.
 
-    counted: those of the model. The models that were loaded the longest ago go.
+    counted: those of the model. The models that were loaded the longest ago go, but for those that
+    are still here.
     """
-    with contextlib.suppress(FileNotFoundError):  # another load removes some
+    with contextlib.suppress(OSError):  # another load removes some
         rest = [path for path in counted[0].parent.iterdir() if path not in counted]
         models = [*counts.iterdir()]
         if len(models) > MOST_COUNTED:
-            rest += sorted(models, key=lambda path: path.stat().st_mtime)[:-MOST_COUNTED]
+            oldest = sorted(models, key=lambda path: path.stat().st_mtime)[:-MOST_COUNTED]
+            rest += [model for model in oldest if not any(map(are_held, model.iterdir()))]
         for path in rest:
             shutil.rmtree(path, ignore_errors=True)
 

@@ -18,6 +18,7 @@ A writer makes the version odd while it changes the counters.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
@@ -111,6 +112,20 @@ def read_counts(directory: Path) -> list[ColumnCounts]:
             before = sums.get(column.column)
             sums[column.column] = column if before is None else _add(before, column)
     return list(sums.values())
+
+
+def are_held(directory: Path) -> bool:
+    """Whether a process counts in a file of the directory."""
+    for path in takewhile(os.path.lexists, name_files(directory)):
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(descriptor)
+    return False
 
 
 def name_files(directory: Path) -> Iterator[Path]:

@@ -28,7 +28,9 @@ from ensemble_tools.serving.joining import Predictor
 from ensemble_tools.serving.plan import PublishedModel
 from ensemble_tools.serving.publish import MOST_COUNTED, find_counts
 from ensemble_tools.workflows.program import Table
+from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable
+from tests.support.counter_files import write_counts
 
 EXAMPLES = Path(__file__).parents[4] / "examples/merlin"
 
@@ -174,13 +176,17 @@ def test_counts_are_of_one_workflow(tmp_path: Path) -> None:
 
 
 def test_counts_of_a_thousand_models_stay(tmp_path: Path) -> None:
-    """Those that were loaded the longest ago go."""
+    """Those that were loaded the longest ago go, unless a process counts there."""
     counts = tmp_path / "counts"
-    for age in range(MOST_COUNTED + 1):
-        (counts / str(age)).mkdir(parents=True)
+    (here := counts / "0" / "0-workflow").mkdir(parents=True)
+    held = write_counts(here, ColumnCounts("age", rows_seen=1))
+    for age in range(1, MOST_COUNTED + 2):
+        (counts / str(age)).mkdir()
+    for age in range(MOST_COUNTED + 2):
         os.utime(counts / str(age), (age, age))
     plan = compiled("dense")
     publish(plan, tmp_path, counts=counts)
     names = {path.name for path in counts.iterdir()}
-    assert len(names) == MOST_COUNTED
-    assert {"0", "1", "2", plan.model_name} & names == {"2", plan.model_name}
+    assert len(names) == MOST_COUNTED + 1
+    assert {"0", "1", "2", "3", plan.model_name} & names == {"0", "3", plan.model_name}
+    del held
