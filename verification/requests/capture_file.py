@@ -67,7 +67,8 @@ def read_capture(path: Path, most_bytes: int = _MOST_BYTES) -> Iterator[Captured
 def _list_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.rglob("*.jsonl*") if file.name.endswith(_ENDINGS))
+    found = (file for file in path.rglob("*.jsonl*") if file.name.endswith(_ENDINGS))
+    files = sorted(file for file in found if file.is_file())
     if not files:
         raise RequestsUnusable(path, "", "a directory without a *.jsonl file", _A_CAPTURE)
     return files

@@ -67,6 +67,8 @@ def _read_request(path: Path, where: str, content: Any, binary: bytes = b"") -> 
         name = tensor.get("name") if isinstance(tensor, dict) else None
         if not isinstance(name, str):
             raise RequestsUnusable(path, where, "an input without a name", _A_REQUEST)
+        if name in tensors:
+            raise RequestsUnusable(path, where, f"two inputs {name!r}", _A_REQUEST)
         tensors[name] = _read_tensor(path, f"{where}, input {name!r}", tensor, unread)
     return TensorRequest(f"{where} of {path.name}", tensors)
 

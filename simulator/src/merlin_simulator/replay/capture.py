@@ -62,6 +62,7 @@ def read_capture(path: Path, *, bodies: bool = True) -> list[CapturedRequest]:
     """All requests below a directory, or of one file, by time. Raises UnusableCapture."""
     requests: list[CapturedRequest] = []
     endpoints: set[str] = set()
+    folders: dict[str, Path] = {}
     size = 0
     for file in _list_files(path):
         endpoint, target_model = _find_target_model(path, file)
@@ -69,6 +70,11 @@ def read_capture(path: Path, *, bodies: bool = True) -> list[CapturedRequest]:
         if len(endpoints) > 1:
             subject = f"found requests of the endpoints {' and '.join(sorted(endpoints))}"
             raise UnusableCapture(path, f"{subject}, expected those of one: name its folder")
+        folder = file.absolute().parents[4]
+        if folders.setdefault(target_model, folder) != folder:
+            subject = f"found {target_model} as {folders[target_model]} and as {folder}"
+            expected = "expected one: name the folder that has <endpoint>/, with one variant in it"
+            raise UnusableCapture(path, f"{subject}, {expected}")
         for number, line in enumerate(_read_lines(file), 1):
             requests.append(_read_record(file, number, line, target_model, bodies=bodies))
             size += len(requests[-1].body)
@@ -99,7 +105,8 @@ def _spread(requests: Sequence[CapturedRequest]) -> Iterator[CapturedRequest]:
 def _list_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.rglob("*.jsonl*") if file.name.endswith(_ENDINGS))
+    found = (file for file in path.rglob("*.jsonl*") if file.name.endswith(_ENDINGS))
+    files = sorted(file for file in found if file.is_file())
     if not files:
         raise UnusableCapture(path, f"found a folder without a *.jsonl file, {_A_CAPTURE}")
     return files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 from functools import partial
 from pathlib import Path
 
@@ -160,7 +161,8 @@ def test_files_that_are_not_whole(tmp_path: Path) -> None:
 
 
 def test_folders_that_are_no_endpoints_capture(tmp_path: Path) -> None:
-    """Nothing in it, no hours, two endpoints, a target model that leads out of the folder."""
+    """No file in it, no hours, two endpoints, a target model that leads out of the folder."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(UnusableCapture, match=r"found a folder without a \*.jsonl file"):
         read_capture(tmp_path)
     bare = tmp_path / "bare.jsonl"
@@ -178,3 +180,14 @@ def test_folders_that_are_no_endpoints_capture(tmp_path: Path) -> None:
         read_capture(tmp_path / "one")
     (found,) = read_capture(tmp_path / "one/other")
     assert found.target_model == "m.tar.gz"
+
+
+def test_two_archives_of_one_name(tmp_path: Path) -> None:
+    """They are not taken for one where the folder that is named is not the one above endpoints."""
+    for tenant in ("t1", "t2"):
+        write_capture(tmp_path, [RECORD], f"{tenant}/m.tar.gz")
+    models = {request.target_model for request in read_capture(tmp_path)}
+    assert models == {"t1/m.tar.gz", "t2/m.tar.gz"}
+    for below in ("shop", "shop/AllTraffic"):
+        with pytest.raises(UnusableCapture, match=r"found m\.tar\.gz as .*/t1/m.* and as .*/t2/m"):
+            read_capture(tmp_path / below)

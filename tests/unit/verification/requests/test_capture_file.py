@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ REQUEST = TensorRequest(
 )
 JSON, BINARY = make_json(REQUEST), make_binary(REQUEST)
 RECORD = json.dumps(make_record(JSON.content))
+TWICE = b'{"inputs": [%b]}' % b",".join(
+    2 * [b'{"name": "x", "datatype": "INT64", "shape": [1], "data": [1]}']
+)
 #: As SageMaker's documentation shows one.
 CSV = (
     '{"captureData":{"endpointInput":{"observedContentType":"text/csv","mode":"INPUT","data":'
@@ -116,6 +120,7 @@ def test_json_that_sagemaker_wrote_in_base64(tmp_path: Path) -> None:
         (change_input(data={"inputs": []}), "with the data an object of inputs; expected the body"),
         (json.dumps(make_record(b"no JSON")), "the request is no JSON"),
         (json.dumps(make_record(b'{"text": "a"}')), "no list `inputs` in it"),
+        (json.dumps(make_record(TWICE)), "two inputs 'x'; expected a request of the v2 protocol"),
         (change_input(data=JSON.content.decode().replace('"INT64"', "{}")), "the datatype {}"),
         (json.dumps(make_record(BINARY.content[:-1], BINARY.content_type)), "its data do not fit"),
         (json.dumps(make_record(b"", BINARY.content_type)), "the request is no JSON"),
@@ -144,7 +149,8 @@ def test_a_record_that_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_directories_that_have_no_requests_of_one_archive(tmp_path: Path) -> None:
-    """Empty, with an empty file, or with requests of several archives."""
+    """Empty, with what is no file, with an empty file, or with requests of several archives."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(RequestsUnusable, match=r"a directory without a \*.jsonl file"):
         read_requests(tmp_path)
     write_capture(tmp_path, [], "a.tar.gz")
