@@ -24,8 +24,8 @@ from verification.reports.page import (
 )
 
 _TITLE = "What came, and what the workflows were fitted to"
-#: Of each model the worst columns that have a vocabulary.
-_MOST_PICTURES = 6
+#: Pictures: of each model the worst columns that have a vocabulary, and of all the worst models.
+_OF_A_MODEL, _OF_ALL = 6, 60
 
 
 def write_drift_page(models: Sequence[ModelDrift]) -> str:
@@ -40,14 +40,17 @@ def _write_body(models: Sequence[ModelDrift]) -> Iterator[str]:
     yield from write_list(drifting if len(models) > 1 else [])
     if len(models) > 1:
         yield from write_table(*list_models(models))
+    left = _OF_ALL
     for model in models:
         yield f"<h2>{escape(model.title)}</h2><p>{escape(describe(model))}</p>"
         shown = model.columns if len(models) == 1 else model.drifting
         if shown:
             yield from write_table(HEAD, list_columns(model, shown))
         yield '<div class="pictures">'
-        for column in [it for it in shown if it.psi is not None][:_MOST_PICTURES]:
+        drawn = [it for it in shown if it.psi is not None][: min(_OF_A_MODEL, left)]
+        for column in drawn:
             yield from _draw_buckets(name_column(model, column), column)
+        left -= len(drawn)
         yield "</div>"
 
 

@@ -50,6 +50,7 @@ def test_of_several_models_those_that_drift_are_drawn() -> None:
     many = make_model(*(make_ids(f"c{n}", (100, 300), (300, 100)) for n in range(9)))
     page = write(stable, many)
     assert len(pictures(page)) == 6
+    assert len(pictures(write(*[many] * 12))) == 60
     assert "drift in 1 of 2 models" in page
     assert 'class="bad"' in page
     assert 'class="good"' in write(stable)
