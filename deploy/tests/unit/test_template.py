@@ -30,6 +30,14 @@ def test_cfn_lint_accepts_other_partitions() -> None:
     assert lint_template(render(config, with_role=True), "cn-north-1") == []
 
 
+def test_an_alarm_on_promql_is_one_of_cloudformation() -> None:
+    """Its members, as `up` sends them."""
+    config = make_config("[alarms]\nunseen_above_percent = 5")
+    template = render(config, with_role=False)
+    assert "PromQLCriteria" in properties(template, "AlarmUnseenValues")["EvaluationCriteria"]
+    assert lint_template(template) == []
+
+
 def test_what_is_left_out_is_what_cloudformation_lacks() -> None:
     """It is told where it is wanted, and only there; a schema that has it by now fails here."""
     schema = read_schema("AWS::SageMaker::Model")["definitions"]["ContainerDefinition"]
