@@ -40,6 +40,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerOnFa
         yield found
 
 
+@pytest.mark.slow
 def test_counts_of_a_model(endpoint: ContainerOnFake) -> None:
     """As JSON and on the page while the model is loaded; the command reads the route."""
     directory = load_export(endpoint)
@@ -81,6 +82,7 @@ def test_a_model_without_a_workflow(endpoint: ContainerOnFake) -> None:
     assert "serve_feature_values_total{" not in text
 
 
+@pytest.mark.slow
 def test_off(tmp_path: Path) -> None:
     """Nothing is counted, and the route says so."""
     with container_on_fake(tmp_path, SERVE_FEATURE_METRICS="off") as endpoint:
