@@ -92,7 +92,7 @@ class CaptureWriter:
         self._thread.join(limit_s)
         left = self._uploads.end(deadline - time.monotonic()) if self._uploads is not None else 0
         if left or self._thread.is_alive():
-            self._tally.tell("the last captures were lost", files=left)
+            self._tally.tell("the last captures were not written and uploaded in time", files=left)
 
     def _run(self) -> None:
         while not self._ending.wait(_TURN_S):

@@ -109,7 +109,7 @@ def test_a_bucket(
     refused, lost = (it for it in caplog.records if it.name.startswith("container.telemetry"))
     assert refused.getMessage() == "captures were not uploaded"
     assert vars(refused)["failure"] == "NoSuchBucket"
-    assert lost.getMessage() == "the last captures were lost"
+    assert lost.getMessage() == "the last captures were not written and uploaded in time"
     assert not [*(tmp_path / "there").rglob("*.jsonl")]
 
 
