@@ -10,7 +10,9 @@ from importlib.util import LazyLoader as _LazyLoader
 
 #: The first line of a step's file that needs no more.
 _MARK = b"# numpy: arrays alone\n"
+#: Parts of numpy, and modules of Python's that numpy alone imports.
 _LATER = {"numpy." + name for name in ("ctypeslib", "fft", "ma", "polynomial", "random")}
+_LATER |= {"ctypes", "ipaddress", "pickle", "textwrap"}
 
 
 class _Finder:
