@@ -19,7 +19,7 @@ from ensemble_tools.answers.exchange import TensorAnswer, decode
 from ensemble_tools.answers.overlaps import measure_overlaps
 from serve.deadline import Deadline
 from serve.errors import BodyTooLarge, ServeError, TritonTimeout, TritonUnavailable
-from serve.invoke.compressed_bodies import inflate, is_compressed
+from serve.invoke.compressed_bodies import inflate_whole, is_compressed
 from serve.invoke.headers import HEADER_LENGTH
 from serve.invoke.invocation import LOST, Invocation
 from serve.invoke.request import Passage
@@ -35,8 +35,8 @@ from serve.triton.diagnosis.verdicts import Verdict, read_refusal
 
 #: Bytes of all requests and answers that are kept to be compared.
 MOST_BYTES = 64 << 20
-#: Bytes of an answer in JSON: a larger one, which comes where nothing is translated, would hold the
-#: interpreter's lock for milliseconds.
+#: Bytes of an answer in JSON: to read a larger one, which comes where nothing is translated, would
+#: hold the interpreter's lock for milliseconds.
 _LARGEST_JSON = 128 << 10
 #: Between two looks at whether the model is idle, in seconds: the first comes when the caller has
 #: been answered.
@@ -188,7 +188,7 @@ class Comparing:
     async def _measure(
         self, comparison: Comparison, candidate: Candidate, answer: Answer, seconds: float
     ) -> None:
-        work = partial(_lay_side_by_side, comparison.answer, answer)
+        work = partial(lay_side_by_side, comparison.answer, answer)
         try:
             overlaps = await run_in_daemon_thread(work, "candidate")
         except ValueError as error:
@@ -233,8 +233,9 @@ def _is_idle(model: Model) -> bool:
     return model.state is State.READY and not (model.in_flight or queue.taken or queue.waiting)
 
 
-def _lay_side_by_side(own: Answer, other: Answer) -> Sequence[tuple[int, float]]:
-    """k and overlap@k of each list; none where the model's answer is not understood.
+def lay_side_by_side(own: Answer, other: Answer) -> Sequence[tuple[int, float]]:
+    """k and overlap@k of each list; none where the model's answer is not understood, or where the
+    candidate's has more JSON than is read.
 
     Raises ValueError where the candidate's is not like it.
     """
@@ -244,23 +245,19 @@ def _lay_side_by_side(own: Answer, other: Answer) -> Sequence[tuple[int, float]]
         return ()
     try:
         return tuple(measure_overlaps(answered, _read(other)))
+    except BodyTooLarge:
+        return ()
     except Exception as error:
         raise ValueError(f"its answer is not like the model's: {error}"[:_LONGEST]) from error
 
 
 def _read(answer: Answer) -> TensorAnswer:
+    """Raises BodyTooLarge for more than _LARGEST_JSON of JSON, and what a strange answer raises."""
     size, pieces = answer.header(HEADER_LENGTH), [*answer.body]
+    most = _LARGEST_JSON if size is None else MOST_BYTES
     if is_compressed(answer.headers):
-        pieces = _inflate(pieces, _LARGEST_JSON if size is None else MOST_BYTES)
+        pieces = inflate_whole(pieces, most)
     body = b"".join(pieces)
+    if len(body) > most:
+        raise BodyTooLarge(f"{len(body)} bytes", most)
     return TensorAnswer(decode(body, len(body) if size is None else int(size)))
-
-
-def _inflate(pieces: list[bytes], most: int) -> list[bytes]:
-    steps = inflate(pieces, most)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            inflated: list[bytes] = end.value
-            return inflated

@@ -74,6 +74,17 @@ def inflate(
     return pieces
 
 
+def inflate_whole(body: Iterable[bytes], most: int) -> list[bytes]:
+    """The same without a pause, for a thread."""
+    steps = inflate(body, most)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            pieces: list[bytes] = end.value
+            return pieces
+
+
 def _inflate_members(body: Iterable[bytes]) -> Iterator[bytes]:
     """One compressed stream, or several gzip members one after the other (RFC 1952 2.2)."""
     inflater, members = _make_inflater(), 1

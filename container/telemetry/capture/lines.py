@@ -14,7 +14,7 @@ from urllib.parse import quote
 import orjson
 
 from container.telemetry.capture.hiding import ColumnHider, NotUnderstood
-from serve.invoke.compressed_bodies import inflate, is_compressed
+from serve.invoke.compressed_bodies import inflate_whole, is_compressed
 from serve.invoke.headers import BINARY_MEDIA_TYPE, HEADER_SIZE_PARAMETER, read_json_header_size
 from serve.telemetry.captures import LARGEST, CapturedExchange
 from serve.telemetry.invocation_record import read_header, read_inference_id, target_model
@@ -77,7 +77,7 @@ def _quote_path(name: str) -> str:
 def _describe(
     mode: str, headers: Headers, pieces: Sequence[bytes], hider: ColumnHider | None
 ) -> dict[str, Any]:
-    body = _inflate(pieces) if is_compressed(headers) else b"".join(pieces)
+    body = b"".join(inflate_whole(pieces, LARGEST) if is_compressed(headers) else pieces)
     content_type = read_header(headers, b"content-type") or "application/json"
     is_binary = content_type.partition(";")[0].strip().lower() == BINARY_MEDIA_TYPE.decode()
     if hider is not None:
@@ -106,12 +106,3 @@ def _encode(body: bytes, is_binary: bool) -> tuple[str, str]:
         except UnicodeDecodeError:
             pass
     return b64encode(body).decode(), "BASE64"
-
-
-def _inflate(pieces: Sequence[bytes]) -> bytes:
-    steps = inflate(pieces, LARGEST)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return b"".join(end.value)

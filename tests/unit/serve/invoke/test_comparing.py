@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import itertools
+import json
 import shutil
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +17,13 @@ from typing import Any
 import pytest
 
 from serve.invoke.bodies import Bodies
-from serve.invoke.comparing import ComparedInvocation, Comparing
+from serve.invoke.comparing import ComparedInvocation, Comparing, lay_side_by_side
 from serve.invoke.failures import Failures
 from serve.invoke.request import Request
 from serve.models.candidates import LifecycleBesideCandidates
 from serve.models.registry import Model
 from serve.telemetry.candidate_metrics import CandidateMetrics
+from serve.triton.connection import Answer
 from tests.fakes import tritonserver as fake
 from tests.unit.serve.parts_on_fake import WAIT_S, PartsOnFake, invocation_of, parts_on_fake, until
 
@@ -143,6 +147,26 @@ async def test_a_caller_who_leaves(tmp_path: Path) -> None:
         call.cancel()
         await until(lambda: both.comparing.held_bytes == 0)
         assert both.candidates_requests == 0
+
+
+def make_answer(*more: dict[str, Any], is_compressed: bool = False) -> Answer:
+    """Scores of three items as JSON, and further outputs."""
+    scores = {"name": "scores", "datatype": "FP32", "shape": [1, 3], "data": [0.1, 0.7, 0.2]}
+    body = json.dumps({"outputs": [scores, *more]}).encode()
+    if is_compressed:
+        return Answer(200, [(b"content-encoding", b"gzip")], deque([gzip.compress(body)]))
+    return Answer(200, [], deque([body]))
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_a_large_answer(is_compressed: bool) -> None:
+    """A candidate's JSON is read only where it is small: its further outputs may be large, and to
+    read them would hold up callers."""
+    embedding = {"name": "embedding", "datatype": "FP32", "shape": [1, 50_000]}
+    large = make_answer({**embedding, "data": [0.5] * 50_000}, is_compressed=is_compressed)
+    small = make_answer(is_compressed=is_compressed)
+    assert lay_side_by_side(make_answer(), small) == ((1, 1.0),)
+    assert lay_side_by_side(make_answer(), large) == ()
 
 
 async def test_it_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
