@@ -25,6 +25,9 @@ from pathlib import Path
 FILE_BYTES, FILE_S = 4 * 1024 * 1024, 120.0
 SUFFIX, _PART_SUFFIX = ".jsonl", ".part"
 _WRITING, _LOCK = ".writing-", "lock"
+#: Bytes that a file or a folder takes on disk beside what is in it; how many a new file needs of
+#: them, with the folders of its target model and hour.
+_BLOCK, _NEW_BLOCKS = 4096, 6
 #: From one look at how many bytes there are to the next, in seconds, while there are too many.
 _MEASURE_S = 10.0
 
@@ -109,6 +112,7 @@ class Spool:
         part = _Part(f"{folder}/{minute}-{uuid.uuid4()}{SUFFIX}", self._clock())
         _make_folder(self._find(part).parent)
         self._parts[folder] = part
+        self._bytes += _NEW_BLOCKS * _BLOCK
         return part
 
     def _find(self, part: _Part) -> Path:
@@ -157,11 +161,12 @@ class Spool:
     def _measure(self) -> None:
         self._measured, self._bytes = self._clock(), 0
         for folder, _, names in os.walk(self.root):
+            self._bytes += _BLOCK
             for name in names:
                 if not name.endswith((SUFFIX, _PART_SUFFIX)):
                     continue
                 with contextlib.suppress(OSError):  # it was taken away meanwhile
-                    self._bytes += os.stat(os.path.join(folder, name)).st_size
+                    self._bytes += os.stat(os.path.join(folder, name)).st_size + _BLOCK
 
 
 def _make_folder(path: Path) -> None:

@@ -76,25 +76,49 @@ def test_when_a_file_is_closed(tmp_path: Path) -> None:
     assert [path.parts[0] for path in whole(tmp_path)] == ["large", "new", "old", "old"]
 
 
+def make_line(size: int) -> bytes:
+    return b"x" * (size - 1) + b"\n"
+
+
 def test_no_more_bytes_than_may_lie_there(tmp_path: Path) -> None:
     """Those that lie there already count; who takes some away makes room, within ten seconds."""
     clock = Clock()
-    spool = Spool(tmp_path, 10, clock=clock)
-    spool.append("m", [b"123\n"])
+    spool = Spool(tmp_path, 1_000_000, clock=clock)
+    spool.append("m", [make_line(300_000)])
     spool.close()
-    (tmp_path / "of somebody else").write_bytes(b"x" * 100)
-    spool = Spool(tmp_path, 10, clock=clock)
-    spool.append("m", [b"4\n"])
+    (tmp_path / "of somebody else").write_bytes(bytes(1_000_000))
+    spool = Spool(tmp_path, 1_000_000, clock=clock)
+    spool.append("m", [make_line(300_000)])
     with pytest.raises(SpoolFull):
-        spool.append("m", [b"12345\n"])
-    spool.append("m", [b"123\n"])
+        spool.append("m", [make_line(500_000)])
+    spool.append("m", [make_line(200_000)])
     (tmp_path / whole(tmp_path)[0]).unlink()
     with pytest.raises(SpoolFull):
-        spool.append("m", [b"5\n"])
+        spool.append("m", [make_line(400_000)])
     clock.now = 11
-    spool.append("m", [b"5\n"])
+    spool.append("m", [make_line(400_000)])
     spool.close()
-    assert [(tmp_path / path).read_bytes() for path in whole(tmp_path)] == [b"4\n123\n5\n"]
+    assert [(tmp_path / path).stat().st_size for path in whole(tmp_path)] == [900_000]
+
+
+def test_small_files_take_room(tmp_path: Path) -> None:
+    """Of a disk, each with its folders: a caller may name a target model of his own each time."""
+    spool = Spool(tmp_path, 30 * 6 * 4096)
+    for number in range(20):
+        spool.append(f"m{number}/2026/11/26/09", [b"{}\n"])
+    spool.close()
+    spool = Spool(tmp_path, 20 * 6 * 4096)  # which has measured what lies there
+    with pytest.raises(SpoolFull):
+        spool.append("m", [b"{}\n"])
+
+
+def test_small_files_that_are_written_take_room(tmp_path: Path) -> None:
+    """They are counted before anything is measured."""
+    spool = Spool(tmp_path, 20 * 6 * 4096)
+    for number in range(20):
+        spool.append(f"m{number}/2026/11/26/09", [b"{}\n"])
+    with pytest.raises(SpoolFull):
+        spool.append("m", [b"{}\n"])
 
 
 @pytest.fixture
