@@ -28,6 +28,7 @@ from serve.errors import ModelNotLoaded, ResourceExhausted, ServeError
 from serve.models.admission import Admission, Reservation, Snapshot
 from serve.models.lifecycle import Archive, Lifecycle, LifecycleSettings
 from serve.models.registry import Model, Registry, State
+from serve.resources.census import Usage
 from serve.resources.free import MEMORY
 from serve.telemetry.candidate_metrics import CandidateMetrics
 from serve.telemetry.telemetry import Telemetry
@@ -39,8 +40,11 @@ _log = logging.getLogger(__name__)
 #: Between two looks at candidates' memory, and for the end of models' loads, in seconds.
 _LOOK_S = 0.5
 #: A candidate's processes may grow to twice what they had, or what its model's have, and by so many
-#: bytes beside.
-_GROWTH = 64 << 20
+#: bytes beside; and so may their threads.
+_GROWTH, _MORE_THREADS = 64 << 20, 512
+#: A load of a candidate that is not wanted any more may go on for so long, in seconds: where a stub
+#: is killed in it, tritonserver keeps its region in /dev/shm, 16 MiB, for ever (seen on 2.51).
+_LOADED_S = 10.0
 #: A model's unload waits so long at most for its candidate's, in seconds; it does not wait for one
 #: that is being loaded, which takes longer to end.
 _ENDED_S = 3.0
@@ -57,8 +61,9 @@ class Candidate:
     has_begun: bool = False  # its load, for which it may have waited
     is_asked: bool = False
     failures: int = 0  # requests that it failed at, one after the other
-    memory: int | None = None  # bytes that its processes held when they were first looked at
+    first: Usage | None = None  # what its processes held when they were looked at first
     server: int | None = None  # tritonserver's process then
+    generation: int = 0  # its model's then
     pids: set[int] = field(default_factory=set)  # those that the kernel knows of
     loading: asyncio.Task[None] | None = None
     ending: asyncio.Task[None] | None = None
@@ -136,7 +141,7 @@ class Candidates:
     def find(self, model: Model) -> Candidate | None:
         """The model's, if it can be asked and nobody asks it. The hot path."""
         candidate = self._candidates.get(model.name)
-        if candidate is None or candidate.is_asked or candidate.memory is None:
+        if candidate is None or candidate.is_asked or candidate.first is None:
             return None
         return None if candidate.ending else candidate
 
@@ -154,7 +159,7 @@ class Candidates:
         self._metrics.forget(model_name)
         candidate = self._candidates.get(model_name)
         if candidate is not None:
-            self._begin_end(candidate)
+            self._begin_end(candidate, _LOADED_S)
         return candidate
 
     def drop(self, candidate: Candidate, why: str, *, has_died: bool = False) -> asyncio.Task[None]:
@@ -200,13 +205,16 @@ class Candidates:
         candidate.itself = self._lifecycle.registry.loaded(candidate.name)
         await self._look()
 
-    def _begin_end(self, candidate: Candidate) -> asyncio.Task[None]:
+    def _begin_end(self, candidate: Candidate, patience_s: float = 0.0) -> asyncio.Task[None]:
+        """patience_s: how long a load that has begun may go on."""
         if candidate.ending is None:
-            candidate.ending = asyncio.ensure_future(self._end(candidate))
+            candidate.ending = asyncio.ensure_future(self._end(candidate, patience_s))
         return candidate.ending
 
-    async def _end(self, candidate: Candidate) -> None:
+    async def _end(self, candidate: Candidate, patience_s: float) -> None:
         if candidate.loading is not None:
+            if candidate.has_begun:
+                await asyncio.wait({candidate.loading}, timeout=patience_s)
             candidate.loading.cancel()
             await asyncio.wait({candidate.loading})
         try:
@@ -232,40 +240,24 @@ class Candidates:
             snapshot = await self._admission.look()
         except (OSError, RuntimeError):  # no descriptor, no thread
             return
-        present = [it for it in self._candidates.values() if it.has_begun and not it.ending]
-        models = _list_triton_models(snapshot)
+        census, models = snapshot.census, _list_triton_models(snapshot)
+        present = [it for it in self._candidates.values() if it.has_begun]
         for candidate in present:
-            census, names = snapshot.census, models.get(candidate.name, [])
+            names = models.get(candidate.name, ())
             for pid in (pid for name in names for pid in census.pids[name]):
                 _offer_to_kernel(candidate, pid)
             held, of_model = (
-                sum(census.models[name].memory for name in models.get(it, ()))
+                sum((census.models[name] for name in models.get(it, ())), Usage())
                 for it in (candidate.name, candidate.of.name)
             )
-            if why := self._find_fault(candidate, held, of_model, census.pid):
+            if candidate.of.state is State.GONE:  # its reload failed
+                self.end(candidate.of.name)
+            elif why := _find_fault(candidate, held, of_model, census.pid):
                 self.drop(candidate, why)
         free, kept = snapshot.free.get(MEMORY, 1 << 62), self._admission.reserve_bytes
         if free < kept and (left := [it for it in present if not it.ending]):
             why = f"{free >> 20} MiB of memory are free, and {kept >> 20} MiB are kept free"
             self.drop(left[-1], why)
-
-    def _find_fault(
-        self, candidate: Candidate, held: int, of_model: int, server: int | None
-    ) -> str:
-        """Why it is dropped; empty for nothing. held: bytes of its processes. of_model: of its
-        model's, which grow with the same requests.
-        """
-        if candidate.of.state is State.GONE:
-            return "its model is gone"
-        if candidate.itself is None:
-            return ""
-        if candidate.memory is None:
-            candidate.server, candidate.memory = server, held
-        if candidate.server != server:
-            return "tritonserver was started again"
-        if held > 2 * max(candidate.memory, of_model) + _GROWTH:
-            return f"its processes grew from {candidate.memory >> 20} to {held >> 20} MiB"
-        return ""
 
 
 class LifecycleBesideCandidates(Lifecycle):
@@ -319,6 +311,27 @@ def _list_triton_models(snapshot: Snapshot) -> Mapping[str, list[str]]:
         with contextlib.suppress(ValueError):  # of somebody who shares tritonserver with us
             names.setdefault(parse_published(triton_name)[0], []).append(triton_name)
     return names
+
+
+def _find_fault(candidate: Candidate, held: Usage, of_model: Usage, server: int | None) -> str:
+    """Why it is dropped; empty for nothing. held: by its processes. of_model: by its model's, which
+    grow with the same requests.
+    """
+    model, first = candidate.of, candidate.first
+    if held.tasks > 2 * max(first.tasks if first else 0, of_model.tasks) + _MORE_THREADS:
+        return f"its processes have {held.tasks} threads"
+    if candidate.itself is None:
+        return ""
+    if first is None:
+        candidate.first, candidate.server, candidate.generation = held, server, model.generation
+        return ""
+    if candidate.server != server:
+        return "tritonserver was started again"
+    if candidate.generation != model.generation:
+        return "its model's process died"
+    if held.memory > 2 * max(first.memory, of_model.memory) + _GROWTH:
+        return f"its processes grew from {first.memory >> 20} to {held.memory >> 20} MiB"
+    return ""
 
 
 def _offer_to_kernel(candidate: Candidate, pid: int) -> None:

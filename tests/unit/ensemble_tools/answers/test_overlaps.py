@@ -33,6 +33,13 @@ def test_lists_of_a_catalogue() -> None:
     assert [*measure_overlaps(answer(click=floats(1)), answer(click=floats(2)))] == []
 
 
+def test_many_lists() -> None:
+    """Only the first of them are measured, of each output, so that it takes no time to speak of."""
+    rows: Any = np.tile(np.arange(3, dtype=np.float32), (200_000, 1))
+    old, new = answer(a=rows, b=rows), answer(a=rows, b=-rows)
+    assert [*measure_overlaps(old, new)] == [(1, 1.0)] * 100 + [(1, 0.0)] * 100
+
+
 def test_ids() -> None:
     """Ids rank by their places, unless they name the same candidates with scores that rise."""
     old = answer(ids=np.array([[7, 8, 9]]), scores=np.array([[3.0, 2.0, 1.0]]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -35,9 +36,9 @@ async def beside(tmp_path: Path, **more: object) -> AsyncIterator[PartsOnFake]:
         yield on
 
 
-def machine(held: int = 0, free: int = 1 << 40, server: int = 1) -> Snapshot:
-    """held: bytes of the candidate of m."""
-    models = {"m=candidate.step": Usage(memory=held, processes=1)}
+def machine(held: int = 0, free: int = 1 << 40, server: int = 1, threads: int = 1) -> Snapshot:
+    """held: bytes of the candidate of m, which has so many threads."""
+    models = {"m=candidate.step": Usage(memory=held, processes=1, tasks=threads)}
     census = Census(models, pid=server, pids={"m=candidate.step": ()})
     return Snapshot(0.0, {MEMORY: free}, census, {})
 
@@ -82,12 +83,14 @@ async def test_there_and_back(tmp_path: Path) -> None:
             "199 MiB of memory are free, and 200 MiB are kept free",
         ),
         (machine(50 * MIB, server=2), "tritonserver was started again"),
+        (machine(50 * MIB, threads=515), "its processes have 515 threads"),
     ],
 )
 async def test_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, seen: Snapshot, why: str
 ) -> None:
-    """It is dropped when it grows, when memory is short whoever has it, and with tritonserver."""
+    """It is dropped when it grows, when memory is short whoever has it, with tritonserver, and when
+    it starts many threads or processes."""
     async with beside(tmp_path) as on:
         on.admission.seen = machine(50 * MIB)
         await load(on)
@@ -95,7 +98,8 @@ async def test_memory(
         candidate = candidates.find(on.registry.loaded("m"))
         assert candidate is not None
         await until(lambda: candidate.server == 1)
-        on.admission.seen = machine(2 * 50 * MIB + 64 * MIB)  # as much as it may have
+        # As much as it may have:
+        on.admission.seen = machine(2 * 50 * MIB + 64 * MIB, threads=514)
         looks = on.admission.looks
         await until(lambda: on.admission.looks > looks + 1)
         assert candidate.ending is None
@@ -145,8 +149,47 @@ async def test_it_finds_no_room(tmp_path: Path, caplog: pytest.LogCaptureFixture
         assert caplog.messages[-1] == f"{DROPPED}it cannot be loaded: no memory"
 
 
-async def test_unload_does_not_wait_for_a_load_that_hangs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("goes", [False, True])
+async def test_its_model_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, goes: bool
+) -> None:
+    """A candidate whose model died is dropped, since it may have killed that; where the model goes
+    for good, it goes with it, without a word of its own."""
+    async with beside(tmp_path) as on:
+        await load(on)
+        model = on.registry.loaded("m")
+        on.registry.begin_reload(model)
+        if goes:
+            on.registry.forget(model)
+        else:
+            on.registry.finish_reload(model)
+        await until(lambda: published(on) == ["m", "m.step"])
+        lines = [it for it in caplog.messages if it.startswith(DROPPED)]
+        assert lines == ([] if goes else [f"{DROPPED}its model's process died"])
+
+
+async def test_a_load_that_is_not_wanted_any_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """tritonserver is given some time to end it, before the candidate is unloaded."""
+    caplog.set_level(logging.INFO)
+    knobs = {"load": {"m=candidate": {"delay_s": 0.5}}}
+    async with beside(tmp_path, **knobs) as on:
+        archive = Path(on.archive("m"))
+        shutil.copytree(archive, archive / "candidate")
+        await asyncio.wait_for(on.lifecycle.load("m", str(archive)), WAIT_S)
+        await until(lambda: "m=candidate" in published(on))
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await until(lambda: published(on) == [])
+        loaded = [it for it in caplog.records if it.getMessage() == "model loaded"]
+        assert [vars(it)["model_name"] for it in loaded] == ["m", "m=candidate"]
+
+
+async def test_unload_does_not_wait_for_a_load_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is ended behind the answer."""
+    monkeypatch.setattr("serve.models.candidates._LOADED_S", 0.1)
     knobs = {"load": {"m=candidate": {"hang": True}}, "unload": {"m=candidate": {"ready_for_s": 0}}}
     async with beside(tmp_path, **knobs) as on:
         archive = Path(on.archive("m"))
