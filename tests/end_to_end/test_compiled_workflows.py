@@ -157,8 +157,8 @@ def test_values_are_counted(served: Served) -> None:
         file = root / STEP / f"1/workflow/categories/unique.{name}.parquet"
         vocabulary, sizes = (column.to_numpy() for column in pyarrow.parquet.read_table(file))
         assert columns[name]["unseen"] == 3 * np.count_nonzero(~np.isin(sent[name], vocabulary))
-        assert sum(columns[name]["places"]) == 15 - columns[name]["unseen"]
-        assert sum(columns[name]["fitted"]["places"]) == sizes.sum()
+        assert sum(columns[name]["buckets"]) == 15 - columns[name]["unseen"]
+        assert sum(columns[name]["fitted"]["buckets"]) == sizes.sum()
 
 
 def counted_columns(container: Container, name: str) -> dict[str, Any]:

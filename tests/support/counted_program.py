@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble_tools.workflows.program import Means, Program, Step, Table, program_text
-from ensemble_tools.workflows.runtime.feature_counts import PLACES
+from ensemble_tools.workflows.runtime.feature_counts import BUCKETS
 from ensemble_tools.workflows.runtime.operations.categorify import Categorify
 from ensemble_tools.workflows.runtime.operations.filling import Fill
 from ensemble_tools.workflows.runtime.operations.scaling import Normalize, Scale
@@ -92,20 +92,20 @@ def count_in_numpy(requests: Sequence[dict[str, Any]]) -> dict[str, dict[str, An
     }
 
 
-def fitted_places(vocabulary: Sequence[Any]) -> tuple[int, ...]:
+def fitted_buckets(vocabulary: Sequence[Any]) -> tuple[int, ...]:
     """The rows that its categories were fitted to, by bucket."""
-    buckets: Any = np.arange(len(vocabulary)) * PLACES // len(vocabulary)
-    return tuple(int(sizes(vocabulary)[buckets == bucket].sum()) for bucket in range(PLACES))
+    buckets: Any = np.arange(len(vocabulary)) * BUCKETS // len(vocabulary)
+    return tuple(int(sizes(vocabulary)[buckets == bucket].sum()) for bucket in range(BUCKETS))
 
 
 def _of_places(places: Any, vocabulary: Sequence[Any], nulls: Any = False) -> dict[str, Any]:
     nulls = np.zeros(len(places), bool) | nulls
-    known = places[(places >= 0) & ~nulls] * PLACES // len(vocabulary)
+    known = places[(places >= 0) & ~nulls] * BUCKETS // len(vocabulary)
     return {
         "values": len(places),
         "nulls": int(nulls.sum()),
         "unseen": int(((places < 0) & ~nulls).sum()),
-        "places": tuple(np.bincount(known, minlength=PLACES).tolist()),
+        "buckets": tuple(np.bincount(known, minlength=BUCKETS).tolist()),
     }
 
 

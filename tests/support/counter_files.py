@@ -12,11 +12,12 @@ from ensemble_tools.workflows.runtime.feature_counts import COUNTS, SUMS, Column
 def write_counts(directory: Path, *columns: ColumnCounts) -> CounterFile:
     """The file of one process, which holds it for as long as the result is kept."""
     header = [
-        {"column": it.column, **asdict(it.fitted), "has_places": bool(it.places)} for it in columns
+        {"column": it.column, **asdict(it.fitted), "has_buckets": bool(it.buckets)}
+        for it in columns
     ]
     file, sums = CounterFile(directory, header), Sums(len(columns))
     for number, counts in enumerate(columns):
         sums.add(number, **{name: getattr(counts, name) for name in (*COUNTS, *SUMS)})
-        sums.integers[number, len(COUNTS) :] = counts.places or 0
+        sums.integers[number, len(COUNTS) :] = counts.buckets or 0
     file.add(max(it.rows_seen for it in columns), sums)
     return file

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from ensemble_tools.serving.features import FITTED, FORMAT, VERSION, ModelFeatures
-from ensemble_tools.workflows.runtime.feature_counts import PLACES, ColumnCounts
+from ensemble_tools.workflows.runtime.feature_counts import BUCKETS, ColumnCounts
 from serve.http.contract_bodies import read_list_body
 from verification.errors import CountsUnusable
 
@@ -31,7 +31,7 @@ _A_DOCUMENT = (
 _MODELS = TypeAdapter(list[ModelFeatures])
 #: What is summed up since the model was loaded.
 _NUMBERS = tuple(
-    it.name for it in fields(ColumnCounts) if it.name not in ("column", "places", "fitted")
+    it.name for it in fields(ColumnCounts) if it.name not in ("column", "buckets", "fitted")
 )
 
 
@@ -94,29 +94,29 @@ def subtract(models: list[ModelFeatures], before: list[ModelFeatures]) -> list[M
 
 
 def _subtract(now: ColumnCounts, before: ColumnCounts | None) -> ColumnCounts:
-    if before is None or before.fitted != now.fitted or len(before.places) != len(now.places):
+    if before is None or before.fitted != now.fitted or len(before.buckets) != len(now.buckets):
         return now
     numbers = {name: getattr(now, name) - getattr(before, name) for name in _NUMBERS}
-    places = tuple(more - less for more, less in zip(now.places, before.places, strict=True))
-    if min(*places, *(numbers[name] for name in _NUMBERS if not name.startswith("sum")), 0) < 0:
+    buckets = tuple(more - less for more, less in zip(now.buckets, before.buckets, strict=True))
+    if min(*buckets, *(numbers[name] for name in _NUMBERS if not name.startswith("sum")), 0) < 0:
         return now
-    return replace(now, **numbers, places=places)
+    return replace(now, **numbers, buckets=buckets)
 
 
 def _check(source: str, model: ModelFeatures, counts: ColumnCounts) -> None:
     """What pydantic does not: numbers that no container writes."""
     where = f"model {model.model_name}, column {counts.column!r}"
     whole = [value for name in _NUMBERS if isinstance(value := getattr(counts, name), int)]
-    if not all(0 <= it < 2**63 for it in (*whole, *counts.places, *counts.fitted.places)):
+    if not all(0 <= it < 2**63 for it in (*whole, *counts.buckets, *counts.fitted.buckets)):
         raise CountsUnusable(source, f"{where}: a count below 0 or above 2**63", _A_DOCUMENT)
     fitted = counts.fitted
     floats = (counts.sum, counts.sum_of_squares, *(getattr(fitted, it) for it in FITTED))
     if not all(math.isfinite(it) for it in floats if it is not None):
         raise CountsUnusable(source, f"{where}: a number that is not finite", _A_DOCUMENT)
-    for places in (counts.places, fitted.places):
-        if len(places) not in (0, PLACES):
-            found = f"{where}: {len(places)} places"
-            raise CountsUnusable(source, found, f"{PLACES}, or none")
+    for buckets in (counts.buckets, fitted.buckets):
+        if len(buckets) not in (0, BUCKETS):
+            found = f"{where}: {len(buckets)} buckets"
+            raise CountsUnusable(source, found, f"{BUCKETS}, or none")
 
 
 def _read_file(path: Path) -> bytes:

@@ -148,12 +148,12 @@ class ColumnDrift:
     def buckets(self) -> list[tuple[int, int]]:
         """For each bucket, how many values came and how many rows it was fitted to.
 
-        Without those that no place of a small vocabulary falls into.
+        Without those that no label of a small vocabulary falls into.
         """
         counts = self.counts
-        if not sum(counts.places) or not sum(counts.fitted.places):
+        if not sum(counts.buckets) or not sum(counts.fitted.buckets):
             return []
-        paired = zip(counts.places, counts.fitted.places, strict=True)
+        paired = zip(counts.buckets, counts.fitted.buckets, strict=True)
         return [pair for pair in paired if any(pair)]
 
     def _share(self, count: int) -> float | None:

@@ -13,8 +13,8 @@ import numpy as np
 
 from .columns import Column, all_missing
 from .counter_file import Sums
-from .feature_counts import PLACES
-from .lookups import Lookup
+from .feature_counts import BUCKETS
+from .lookups import Lookup, bucket_labels
 
 #: The squares of larger numbers soon have no finite sum.
 _LARGEST = 1e100
@@ -33,8 +33,8 @@ class CountedColumn:
     std: float | None = None
     low: float | None = None
     high: float | None = None
-    has_places: bool = False
-    places: tuple[int, ...] = ()
+    has_buckets: bool = False
+    buckets: tuple[int, ...] = ()
     #: What of it is counted: each by one watcher alone.
     kinds: set[str] = field(default_factory=set)
 
@@ -46,7 +46,7 @@ class CountedColumn:
 
     def to_json(self) -> dict[str, Any]:
         """Its part of the file's header."""
-        names = ("column", "mean", "std", "low", "high", "has_places", "places")
+        names = ("column", "mean", "std", "low", "high", "has_buckets", "buckets")
         return {name: getattr(self, name) for name in names}
 
 
@@ -147,10 +147,10 @@ class Labels(Matrix):
         own = self._has_values
         sums.add(self._numbers[own], counted=count, values=weight * count)
         sums.add(self._numbers[own], nulls=weight * nulls[own])
-        buckets = ((labels - self._first) * PLACES // self._size).clip(0, PLACES - 1)
-        buckets += np.arange(len(labels))[:, None] * PLACES
-        places = np.bincount(buckets[is_known], minlength=len(labels) * PLACES)
-        sums.add_places(self._numbers, weight * places.reshape(-1, PLACES))
+        numbers = bucket_labels(labels, self._first, self._size, BUCKETS)
+        numbers += np.arange(len(labels))[:, None] * BUCKETS
+        buckets = np.bincount(numbers[is_known], minlength=len(labels) * BUCKETS)
+        sums.add_buckets(self._numbers, weight * buckets.reshape(-1, BUCKETS))
 
 
 class Lengths:
@@ -195,7 +195,7 @@ class Keys:
         self, column: CountedColumn, table: Lookup, reads: Sequence[int], folds: int
     ) -> None:
         self._number, self._has_values = np.array([column.number]), column.begin("values")
-        self._has_places = column.has_places
+        self._has_buckets = column.has_buckets
         self._table, self._reads, self._folds = table, reads, folds
         self.lookup = KeepingLookup(table, keeps_keys=folds > 1)
 
@@ -222,9 +222,9 @@ class Keys:
             sums.add(self._number, counted=values, values=weight * values, nulls=weight * nulls)
         unseen = values - nulls - np.count_nonzero(is_known)
         sums.add(self._number, unseen=weight * unseen)
-        if self._has_places:
-            buckets = self._table.find_buckets(np.concatenate(rows)[is_known], PLACES)
-            sums.add_places(self._number, weight * np.bincount(buckets, minlength=PLACES))
+        if self._has_buckets:
+            numbers = self._table.find_buckets(np.concatenate(rows)[is_known], BUCKETS)
+            sums.add_buckets(self._number, weight * np.bincount(numbers, minlength=BUCKETS))
 
     def _find_in_folds(self, is_known: Any, keys: list[Any]) -> None:
         """Mark what is known in any fold."""

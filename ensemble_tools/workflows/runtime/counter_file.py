@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .feature_counts import COUNTS, HEAD, MAGIC, MOST_BYTES, PLACES, SUMS, name_files
+from .feature_counts import BUCKETS, COUNTS, HEAD, MAGIC, MOST_BYTES, SUMS, name_files
 
 #: A column's integers.
-_INTEGERS = len(COUNTS) + PLACES
+_INTEGERS = len(COUNTS) + BUCKETS
 #: Where the head has the version and the rows seen, in 64-bit integers.
 _VERSION, _ROWS = 2, 3
 
@@ -35,9 +35,9 @@ class Sums:
             else:
                 self.integers[columns, COUNTS.index(name)] += number
 
-    def add_places(self, columns: Any, places: Any) -> None:
-        """Add to the places of some columns: a row for each of them."""
-        self.integers[columns, len(COUNTS) :] += places
+    def add_buckets(self, columns: Any, buckets: Any) -> None:
+        """Add to the buckets of some columns: a row for each of them."""
+        self.integers[columns, len(COUNTS) :] += buckets
 
 
 class CounterFile:

@@ -137,7 +137,7 @@ class FeatureCounter:
         self._looked_up.add(looked_up)
         column, table = self._column(name, operator, "keys"), tables[operation.table]
         if kind == "categorify":
-            column.has_places, column.places = True, tuple(table.vocabulary["places"])
+            column.has_buckets, column.buckets = True, tuple(table.vocabulary["buckets"])
             if _labels_tell(operation, table):
                 self._watch_labels(operation, column, table, step["writes"][0])
                 return None

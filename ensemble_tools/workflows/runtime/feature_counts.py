@@ -10,7 +10,7 @@ of one that has ended and counts on, so that sums never become smaller.
 
     magic, length of the header, version of the counters, rows seen: 8 bytes each
     the header, JSON: a list of columns
-    64-bit integers: for each column COUNTS, then its places
+    64-bit integers: for each column COUNTS, then its buckets
     64-bit floats: for each column SUMS
 
 A writer makes the version odd while it changes the counters.
@@ -30,8 +30,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-#: A vocabulary's places in the order of its labels, which is by frequency, in equal parts.
-PLACES = 32
+#: A vocabulary in the order of its labels, which is by frequency, is cut into so many equal parts.
+BUCKETS = 32
 COUNTS = ("counted", "values", "nulls", "unseen", "outside", "finite")
 SUMS = ("sum", "sum_of_squares")
 
@@ -57,7 +57,7 @@ class FittedColumn:
     low: float | None = None
     high: float | None = None
     #: Rows of the fitted data in each bucket of the vocabulary.
-    places: tuple[int, ...] = ()
+    buckets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class ColumnCounts:
     finite: int = 0
     sum: float = 0.0
     sum_of_squares: float = 0.0
-    #: Values of the vocabulary by bucket; empty for a column that Categorify does not encode.
-    places: tuple[int, ...] = ()
+    #: Values in each bucket of the vocabulary; empty for a column that Categorify does not encode.
+    buckets: tuple[int, ...] = ()
     fitted: FittedColumn = field(default_factory=FittedColumn)
 
 
@@ -150,7 +150,7 @@ def _read_columns(data: bytes) -> list[ColumnCounts]:
         magic, length, _, rows = HEAD.unpack_from(data)
         header = json.loads(data[HEAD.size : HEAD.size + length])
         numbers = memoryview(data)[HEAD.size + length :]
-        split = 8 * len(header) * (len(COUNTS) + PLACES)
+        split = 8 * len(header) * (len(COUNTS) + BUCKETS)
         whole, floats = numbers[:split].cast("q"), numbers[split:].cast("d")
         is_whole = magic == MAGIC and len(floats) == len(header) * len(SUMS)
         if not is_whole or not 0 < len(header) <= MOST_COLUMNS:
@@ -175,16 +175,16 @@ def _read_bytes(path: Path, most: int) -> bytes:
 
 
 def _column(written: Any, number: int, rows: int, whole: Any, floats: Any) -> ColumnCounts:
-    start = number * (len(COUNTS) + PLACES)
+    start = number * (len(COUNTS) + BUCKETS)
     counts = zip(COUNTS, whole[start : start + len(COUNTS)], strict=True)
     sums = zip(SUMS, floats[number * len(SUMS) : (number + 1) * len(SUMS)], strict=True)
-    places = whole[start + len(COUNTS) : start + len(COUNTS) + PLACES]
+    buckets = whole[start + len(COUNTS) : start + len(COUNTS) + BUCKETS]
     return ColumnCounts(
         str(written["column"]),
         rows,
         **dict(counts),
         **dict(sums),
-        places=tuple(places) if written["has_places"] else (),
+        buckets=tuple(buckets) if written["has_buckets"] else (),
         fitted=_read_fitted(written),
     )
 
@@ -195,13 +195,13 @@ def _read_fitted(written: Any) -> FittedColumn:
         name: None if written[name] is None else float(written[name])
         for name in ("mean", "std", "low", "high")
     }
-    places = tuple(map(int, written["places"]))
-    if len(places) not in (0, PLACES) or not all(0 <= it <= _MOST for it in places):
+    buckets = tuple(map(int, written["buckets"]))
+    if len(buckets) not in (0, BUCKETS) or not all(0 <= it <= _MOST for it in buckets):
         raise ValueError("these are no rows of buckets")
-    return FittedColumn(**numbers, places=places)
+    return FittedColumn(**numbers, buckets=buckets)
 
 
 def _add(first: ColumnCounts, other: ColumnCounts) -> ColumnCounts:
     numbers = {name: getattr(first, name) + getattr(other, name) for name in _SUMMED}
-    places = tuple(map(sum, zip(first.places, other.places, strict=False)))
-    return ColumnCounts(first.column, **numbers, places=places, fitted=first.fitted)
+    buckets = tuple(map(sum, zip(first.buckets, other.buckets, strict=False)))
+    return ColumnCounts(first.column, **numbers, buckets=buckets, fitted=first.fitted)

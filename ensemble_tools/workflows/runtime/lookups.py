@@ -131,8 +131,8 @@ class Lookup:
     """Rows of one or several columns -> what stands beside the row of the table that is equal.
 
     beside: columns of a row each table row, by their names; first: of the file's first row.
-    vocabulary: of labels, their `count`, the `first` and the `least`, and as `places` the rows that
-    each bucket of them was fitted to, none where nobody knows.
+    vocabulary: of labels, their `count`, the `first` and the `least`, and as `buckets` the rows
+    that each bucket of them was fitted to, none where nobody knows.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ def read_lookup(
 def bucket_labels(labels: Any, first: int, size: int, count: int) -> Any:
     """The buckets of labels: those of a vocabulary, in their order, are in so many equal parts.
 
-    first: the label of the vocabulary that comes first. size: how many it has.
+    first: the label of the vocabulary that comes first. size: how many it has. Both may be arrays.
     """
     return ((labels - first) * count // size).clip(0, count - 1)
 

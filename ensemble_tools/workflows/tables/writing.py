@@ -12,7 +12,7 @@ import numpy as np
 
 from ..program import Plain, Table
 from ..runtime.columns import Column
-from ..runtime.feature_counts import PLACES
+from ..runtime.feature_counts import BUCKETS
 from ..runtime.lookups import bucket_labels
 from .arrays import UNREACHABLE
 from .category_files import INDEX, SIZES, CategoryFiles
@@ -92,14 +92,14 @@ def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any]
 def _describe_vocabulary(keys: list[Any], labels: Any, sizes: Any) -> dict[str, Plain]:
     """As Lookup has it."""
     if not len(labels):
-        return {"count": 0, "first": 0, "least": 0, "places": []}
-    first, count, places = int(labels[0]), len(labels), []
+        return {"count": 0, "first": 0, "least": 0, "buckets": []}
+    first, count, buckets = int(labels[0]), len(labels), []
     if sizes is not None and sizes.min() >= 0 and sizes.max() <= _MOST_ROWS:
         nulls = np.logical_and.reduce([_are_null(values) for values in keys])
-        buckets = bucket_labels(labels, first, count, PLACES)
-        rows = np.bincount(buckets, np.where(nulls, 0, sizes), PLACES)
-        places = rows.astype(np.int64).tolist()
-    return {"count": count, "first": first, "least": int(labels.min()), "places": places}
+        numbers = bucket_labels(labels, first, count, BUCKETS)
+        rows = np.bincount(numbers, np.where(nulls, 0, sizes), BUCKETS)
+        buckets = rows.astype(np.int64).tolist()
+    return {"count": count, "first": first, "least": int(labels.min()), "buckets": buckets}
 
 
 def _are_null(values: Any) -> Any:

@@ -18,7 +18,7 @@ from verification.drift.documents import read_document, read_models
 EXPORT = Path("examples/merlin/dense/repository")
 AGE = ColumnCounts("age", 5, 5, 5, 2, finite=3, sum=9.5, sum_of_squares=float("inf"))
 ITEM = ColumnCounts(
-    "item", 5, 5, 5, unseen=1, places=(4, *[0] * 31), fitted=FittedColumn(places=(9, *[1] * 31))
+    "item", 5, 5, 5, unseen=1, buckets=(4, *[0] * 31), fitted=FittedColumn(buckets=(9, *[1] * 31))
 )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble_tools.serving.features import ModelFeatures
-from ensemble_tools.workflows.runtime.feature_counts import PLACES, ColumnCounts, FittedColumn
+from ensemble_tools.workflows.runtime.feature_counts import BUCKETS, ColumnCounts, FittedColumn
 
 
 def spread(*counts: int) -> tuple[int, ...]:
-    """The buckets of a vocabulary that has places in the first of them alone."""
-    return (*counts, *([0] * (PLACES - len(counts))))
+    """The buckets of a vocabulary that has values in the first of them alone."""
+    return (*counts, *([0] * (BUCKETS - len(counts))))
 
 
 def make_ids(
@@ -24,8 +24,8 @@ def make_ids(
     return ColumnCounts(
         column,
         **{"rows_seen": values, "counted": values, "values": values, **more},
-        places=spread(*came),
-        fitted=FittedColumn(places=spread(*fitted)),
+        buckets=spread(*came),
+        fitted=FittedColumn(buckets=spread(*fitted)),
     )
 
 

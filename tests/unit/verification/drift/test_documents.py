@@ -104,9 +104,9 @@ def change(**members: Any) -> Callable[[dict[str, Any]], None]:
         (change(finite=2**63), "model 3fb1, column 'user_id': a count below 0 or above 2"),
         (change(sum=float("nan")), "column 'user_id': a number that is not finite"),
         (change(fitted={"std": float("inf")}), "column 'user_id': a number that is not finite"),
-        (change(places=spread(1, -1)), "column 'user_id': a count below 0 or above 2"),
-        (change(places=[1, 2]), "column 'user_id': 2 places; expected 32, or none"),
-        (change(fitted={"places": [1] * 33}), "column 'user_id': 33 places; expected 32, or"),
+        (change(buckets=spread(1, -1)), "column 'user_id': a count below 0 or above 2"),
+        (change(buckets=[1, 2]), "column 'user_id': 2 buckets; expected 32, or none"),
+        (change(fitted={"buckets": [1] * 33}), "column 'user_id': 33 buckets; expected 32, or"),
     ],
 )
 def test_a_file_that_is_no_such_document(
@@ -189,6 +189,6 @@ def test_since_a_look_at_another_life() -> None:
         make_model(make_ids(came=(13, 1))),
         make_model(make_ids(came=(1, 1), fitted=(5, 5))),
         make_model(make_ids(came=(1, 1)), name="other"),
-        make_model(replace(make_ids(came=(1, 1)), places=())),
+        make_model(replace(make_ids(came=(1, 1)), buckets=())),
     ):
         assert subtract([now], [before]) == [now]

@@ -20,7 +20,7 @@ from ensemble_tools.workflows.runtime.tensors import InputColumn
 from tests.support import counted_program as made
 from tests.support.counted_program import (
     count_in_numpy,
-    fitted_places,
+    fitted_buckets,
     load_program,
     make_requests,
     write_program,
@@ -58,9 +58,9 @@ def check_counts(columns: list[ColumnCounts], requests: list[dict[str, Any]]) ->
         assert counted["rows_seen"] == sum(len(it["user"]) for it in requests)
         for field in ("nulls", "unseen", "outside", "finite", "sum", "sum_of_squares"):
             assert counted[field] == pytest.approx(numbers.get(field, 0), rel=1e-12), (name, field)
-        assert (counted["values"], counted["places"]) == (
+        assert (counted["values"], counted["buckets"]) == (
             numbers["values"],
-            numbers.get("places", ()),
+            numbers.get("buckets", ()),
         )
 
 
@@ -92,7 +92,7 @@ def test_what_was_fitted_stands_beside_them(tmp_path: Path) -> None:
         ("price", []),
         ("user (JoinGroupby)", []),
     ):
-        assert fitted[name].places == (fitted_places(vocabulary) if len(vocabulary) else ())
+        assert fitted[name].buckets == (fitted_buckets(vocabulary) if len(vocabulary) else ())
 
 
 def test_answers_are_the_same(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 from ensemble_tools.workflows.runtime.counted_columns import CountedColumn
 from ensemble_tools.workflows.runtime.counter_file import CounterFile, Sums
 from ensemble_tools.workflows.runtime.feature_counts import (
+    BUCKETS,
     COUNTS,
     MOST_BYTES,
     MOST_COLUMNS,
-    PLACES,
     SUMS,
     read_counts,
 )
@@ -24,7 +24,7 @@ def write_file(directory: Path) -> Path:
     """A file of two columns."""
     columns = [
         CountedColumn("age", 0, mean=40.0, std=3.0),
-        CountedColumn("user", 1, has_places=True, places=tuple(range(32))),
+        CountedColumn("user", 1, has_buckets=True, buckets=tuple(range(32))),
     ]
     file, sums = CounterFile(directory, [column.to_json() for column in columns]), Sums(2)
     sums.add(0, counted=7, values=7, nulls=2)
@@ -38,8 +38,8 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     write_file(tmp_path)
     age, user = read_counts(tmp_path)
     assert (age.column, age.rows_seen, age.counted, age.nulls, age.sum) == ("age", 7, 7, 2, 2.5)
-    assert (age.fitted.mean, age.fitted.std, age.fitted.low, age.places) == (40.0, 3.0, None, ())
-    assert (user.unseen, user.places, user.fitted.places) == (12, (0,) * 32, tuple(range(32)))
+    assert (age.fitted.mean, age.fitted.std, age.fitted.low, age.buckets) == (40.0, 3.0, None, ())
+    assert (user.unseen, user.buckets, user.fitted.buckets) == (12, (0,) * 32, tuple(range(32)))
 
 
 def test_a_file_that_is_half_written_counts_nothing(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_numbers_that_no_model_counts(tmp_path: Path) -> None:
     whole = path.read_bytes()
     columns = 2
     for number in (-1, 2**60):
-        start = len(whole) - 8 * columns * (len(SUMS) + len(COUNTS) + PLACES)
+        start = len(whole) - 8 * columns * (len(SUMS) + len(COUNTS) + BUCKETS)
         path.write_bytes(
             whole[:start] + number.to_bytes(8, "little", signed=True) + whole[start + 8 :]
         )

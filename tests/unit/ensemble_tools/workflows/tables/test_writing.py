@@ -99,7 +99,7 @@ def test_too_little_memory_to_write(tmp_path: Path, error: type[Exception]) -> N
 
 
 @pytest.mark.parametrize(
-    ("columns", "places"),
+    ("columns", "expected"),
     [
         ({"a_size": np.array([9, 5, 1])}, {0: 9, 10: 5, 21: 1}),
         ({"b_size": np.array([9, 5, 1], np.int32)}, {0: 9, 10: 5, 21: 1}),
@@ -113,16 +113,16 @@ def test_too_little_memory_to_write(tmp_path: Path, error: type[Exception]) -> N
     ],
 )
 def test_sizes_are_in_buckets_of_labels(
-    tmp_path: Path, columns: dict[str, Any], places: dict[int, int] | None
+    tmp_path: Path, columns: dict[str, Any], expected: dict[int, int] | None
 ) -> None:
-    """If the file has them; a null has no place."""
+    """If the file has them; a null has no bucket."""
     path = parquet(tmp_path / "unique.a.parquet", span(3, 6), a=np.array([30, 10, 20]), **columns)
     lookup = looked_up(tmp_path, Table(path, ("a",), ("int",), shift=3))
-    assert lookup.vocabulary["places"] == (
-        [] if places is None else [places.get(bucket, 0) for bucket in range(32)]
+    assert lookup.vocabulary["buckets"] == (
+        [] if expected is None else [expected.get(bucket, 0) for bucket in range(32)]
     )
     shared = Table(path, ("a",), ("int",), shift=3, has_shared_sizes=True)
-    assert looked_up(tmp_path, shared).vocabulary["places"] == []
+    assert looked_up(tmp_path, shared).vocabulary["buckets"] == []
     nulls = parquet(tmp_path / "nulls", a=[None, "x"], a_size=np.array([7, 2]))
     lookup = looked_up(tmp_path, Table(nulls, ("a",), ("text",), shift=3))
-    assert sum(lookup.vocabulary["places"]) == 2
+    assert sum(lookup.vocabulary["buckets"]) == 2
