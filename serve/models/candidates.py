@@ -42,9 +42,6 @@ _LOOK_S = 0.5
 #: A candidate's processes may grow to twice what they had, or what its model's have, and by so many
 #: bytes beside; and so may their threads.
 _GROWTH, _MORE_THREADS = 64 << 20, 512
-#: A load of a candidate that is not wanted any more may go on for so long, in seconds: where a stub
-#: is killed in it, tritonserver keeps its region in /dev/shm, 16 MiB, for ever (seen on 2.51).
-_LOADED_S = 10.0
 #: A model's unload waits so long at most for its candidate's, in seconds; it does not wait for one
 #: that is being loaded, which takes longer to end.
 _ENDED_S = 3.0
@@ -115,7 +112,10 @@ class CandidateLifecycle(Lifecycle):
 
 
 class Candidates:
-    """All of them. models_load: whether a model is being loaded now."""
+    """All of them.
+
+    models_load: whether a model is being loaded now. unwanted_s: as of LifecycleSettings.
+    """
 
     def __init__(
         self,
@@ -123,9 +123,11 @@ class Candidates:
         admission: Admission,
         metrics: CandidateMetrics,
         models_load: Callable[[], bool],
+        unwanted_s: float,
     ) -> None:
         self._lifecycle, self._admission = lifecycle, admission
         self._metrics, self._models_load = metrics, models_load
+        self._unwanted_s = unwanted_s
         self._candidates: dict[str, Candidate] = {}  # by their models' names
         self._turn = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
@@ -159,7 +161,7 @@ class Candidates:
         self._metrics.forget(model_name)
         candidate = self._candidates.get(model_name)
         if candidate is not None:
-            self._begin_end(candidate, _LOADED_S)
+            self._begin_end(candidate, self._unwanted_s)
         return candidate
 
     def drop(self, candidate: Candidate, why: str, *, has_died: bool = False) -> asyncio.Task[None]:
@@ -206,7 +208,9 @@ class Candidates:
         await self._look()
 
     def _begin_end(self, candidate: Candidate, patience_s: float = 0.0) -> asyncio.Task[None]:
-        """patience_s: how long a load that has begun may go on."""
+        """patience_s: how long a load that has begun may go on: where a stub is killed in it,
+        tritonserver keeps its region in /dev/shm, 16 MiB, for ever (seen on 2.51).
+        """
         if candidate.ending is None:
             candidate.ending = asyncio.ensure_future(self._end(candidate, patience_s))
         return candidate.ending
@@ -278,6 +282,7 @@ class LifecycleBesideCandidates(Lifecycle):
             admission,
             self._telemetry.candidates,
             lambda: bool(self._loads),
+            settings.unwanted_s,
         )
 
     def stop(self) -> None:

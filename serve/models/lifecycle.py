@@ -74,6 +74,7 @@ class LifecycleSettings:
     gpus: int = 0  # that the machine has
     root_setting: str = ""  # what sets the model root, as a message names it
     thread_s: float = 5.0  # for a thread whose load is given up
+    unwanted_s: float = 10.0  # for a candidate's load when its model is unloaded
     in_thread: InThread = run_in_daemon_thread
 
 

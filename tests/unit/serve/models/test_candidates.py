@@ -185,13 +185,10 @@ async def test_a_load_that_is_not_wanted_any_more(
         assert [vars(it)["model_name"] for it in loaded] == ["m", "m=candidate"]
 
 
-async def test_unload_does_not_wait_for_a_load_that_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unload_does_not_wait_for_a_load_that_hangs(tmp_path: Path) -> None:
     """It is ended behind the answer."""
-    monkeypatch.setattr("serve.models.candidates._LOADED_S", 0.1)
     knobs = {"load": {"m=candidate": {"hang": True}}, "unload": {"m=candidate": {"ready_for_s": 0}}}
-    async with beside(tmp_path, **knobs) as on:
+    async with beside(tmp_path, lifecycle={"unwanted_s": 0.1}, **knobs) as on:
         archive = Path(on.archive("m"))
         shutil.copytree(archive, archive / "candidate")
         await asyncio.wait_for(on.lifecycle.load("m", str(archive)), WAIT_S)
