@@ -36,15 +36,15 @@ def target_model(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
     headers: names in lower case.
     """
-    return read_header(headers, b"x-amzn-sagemaker-target-model")
+    return _read_header(headers, b"x-amzn-sagemaker-target-model")
 
 
 def read_inference_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """The caller's InferenceId, as SageMaker passes it on; empty where there is none."""
-    return read_header(headers, b"x-amzn-sagemaker-inference-id")
+    return _read_header(headers, b"x-amzn-sagemaker-inference-id")
 
 
-def read_header(headers: Iterable[tuple[bytes, bytes]], header_name: bytes) -> str:
+def _read_header(headers: Iterable[tuple[bytes, bytes]], header_name: bytes) -> str:
     """The first value of that name; empty where there is none."""
     return next((value for name, value in headers if name == header_name), b"").decode(
         "utf-8", "replace"

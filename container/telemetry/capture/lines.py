@@ -17,7 +17,7 @@ from container.telemetry.capture.hiding import ColumnHider, NotUnderstood
 from serve.invoke.compressed_bodies import inflate_whole, is_compressed
 from serve.invoke.headers import BINARY_MEDIA_TYPE, HEADER_SIZE_PARAMETER, read_json_header_size
 from serve.telemetry.captures import LARGEST, CapturedExchange
-from serve.telemetry.invocation_record import read_header, read_inference_id, target_model
+from serve.telemetry.invocation_record import read_inference_id, target_model
 from serve.triton.connection import Headers
 
 #: Characters of an archive's name in a path, as a metric's label has them; of one folder's name.
@@ -78,7 +78,7 @@ def _describe(
     mode: str, headers: Headers, pieces: Sequence[bytes], hider: ColumnHider | None
 ) -> dict[str, Any]:
     body = b"".join(inflate_whole(pieces, LARGEST) if is_compressed(headers) else pieces)
-    content_type = read_header(headers, b"content-type") or "application/json"
+    content_type = _read_content_type(headers) or "application/json"
     is_binary = content_type.partition(";")[0].strip().lower() == BINARY_MEDIA_TYPE.decode()
     if hider is not None:
         size = read_json_header_size(content_type.encode()) if is_binary else len(body)
@@ -96,6 +96,11 @@ def _describe(
         "data": data,
         "encoding": encoding,
     }
+
+
+def _read_content_type(headers: Headers) -> str:
+    """The last one, by which the request was read."""
+    return dict(headers).get(b"content-type", b"").decode("utf-8", "replace")
 
 
 def _encode(body: bytes, is_binary: bool) -> tuple[str, str]:

@@ -160,3 +160,12 @@ def test_folders_of_long_names(letter: str) -> None:
         folders.add(name_folder("shop", "v", exchange(REQUEST, ANSWER, head)))
     assert len(folders) == 2
     assert all(len(part) <= 255 for folder in folders for part in folder.split("/"))
+
+
+def test_two_content_types() -> None:
+    """The last one says what the body is, as for whoever read the request."""
+    data, size = binary([1.5])
+    headers = JSON_TYPE, (b"content-type", sized(size).encode())
+    found = read(exchange(data, ANSWER, *headers))["captureData"]["endpointInput"]
+    assert found["observedContentType"] == sized(size)
+    assert b64decode(found["data"]) == data
