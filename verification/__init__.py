@@ -1,1 +1,1 @@
-"""Compares the serving form with the executor: both in one tritonserver, asked the same."""
+"""verify, compare and drift: forms, archives and counts beside what they are compared with."""

@@ -161,7 +161,7 @@ class OwnSettings:
     candidate_percent: float = variable(
         "SERVE_CANDIDATE_PERCENT",
         "0",
-        "how many of a hundred requests, as `10` or `0.5`, are asked of the [candidate"
+        "percent of requests, such as `10` or `0.5`, that are asked of the [candidate"
         "](candidates.md) in a model's archive, too, after their callers were answered; `0`:"
         " candidates are not loaded",
         percent_or_off,
@@ -219,7 +219,7 @@ class OwnSettings:
     capture_percent: float = variable(
         "SERVE_CAPTURE_PERCENT",
         "100",
-        "of each 100 requests, how many are captured, such as `5` or `0.1`",
+        "percent of requests, such as `5` or `0.1`, that are captured",
         percent,
     )
     capture_mb: int = variable(

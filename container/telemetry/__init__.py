@@ -1,1 +1,1 @@
-"""Tells operators of the container itself: its gauges, tritonserver's page, CloudWatch."""
+"""What operators get of the container: gauges, tritonserver's page, CloudWatch, captures."""

@@ -494,7 +494,7 @@ class _RatedProtocol(_Protocol):
 
 
 class _CapturingProtocol(_Protocol):
-    """Keeps a sample of requests with their answers of 200. Where none is, it costs nothing."""
+    """Keeps a sample of requests with their answers of 200."""
 
     captures: CaptureQueue
 

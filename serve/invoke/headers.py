@@ -68,7 +68,7 @@ def read_headers(headers: Headers, body: Sequence[bytes]) -> tuple[Headers, int 
             forwarded += _accepted(header[1])
         elif name not in _NOT_FORWARDED:
             forwarded.append(header)
-    if content_type is not None and _read_media_type(content_type) == BINARY_MEDIA_TYPE:
+    if content_type is not None and read_media_type(content_type) == BINARY_MEDIA_TYPE:
         size = read_json_header_size(content_type)
         _check_size(size, sum(map(len, body)))
         return forwarded, size
@@ -148,7 +148,8 @@ def _drop_hop_headers(headers: Headers) -> Headers:
     return [header for header in headers if header[0] not in named | {b"connection"}]
 
 
-def _read_media_type(content_type: bytes) -> bytes:
+def read_media_type(content_type: bytes) -> bytes:
+    """A Content-Type without its parameters, in lower case."""
     return content_type.partition(b";")[0].strip().lower()
 
 

@@ -22,7 +22,6 @@ LARGEST = 1024 * 1024
 MOST_BYTES = 16 * 1024 * 1024
 #: Why an exchange is not kept, as the label `reason` says it: LARGEST, MOST_BYTES.
 TOO_LARGE, QUEUE = "size", "queue"
-_PERCENT = 100
 #: Bytes that the objects of an exchange take beside its bodies, and those of a header beside its
 #: text: a million of small ones would be a gigabyte.
 _OBJECTS, _HEADER_OBJECTS = 1024, 128
@@ -47,7 +46,7 @@ class CapturedExchange:
 
 
 class CaptureQueue:
-    """percent: of requests that are kept, chosen by lot. dropped: told the reason of each drop."""
+    """percent: of requests that are kept, by lot. dropped: told the reason of each drop."""
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class CaptureQueue:
         most_bytes: int = MOST_BYTES,
         largest: int = LARGEST,
     ) -> None:
-        self._share, self._dropped = percent / _PERCENT, dropped
+        self._share, self._dropped = percent / 100, dropped
         self._most_bytes, self._largest = most_bytes, largest
         self._waiting: deque[CapturedExchange] = deque()
         self._entered = self._left = 0  # bytes since the start

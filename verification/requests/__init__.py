@@ -1,1 +1,1 @@
-"""Requests to the forms: from a file, or made from columns and category files."""
+"""Requests to the forms: from a file or a capture, or made from columns and category files."""

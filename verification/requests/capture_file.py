@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from serve.errors import BadRequest
+from serve.invoke.headers import BINARY_MEDIA_TYPE, read_json_header_size, read_media_type
 from verification.errors import RequestsUnusable
 
 #: SageMaker takes 25 MB, and answers with as much, both written in BASE64.
@@ -27,7 +29,6 @@ _A_CAPTURE = (
 )
 _HOUR = re.compile(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}/[^/]+\Z")
 _ENDINGS = (".jsonl", ".jsonl.gz")
-_HEAD_SIZE = re.compile(r"json-header-size=([0-9]{1,9})")
 _MOST_SHOWN = 60
 
 
@@ -118,8 +119,15 @@ def _read_record(path: Path, where: str, line: bytes) -> CapturedRequest:
         found = f"a record without endpointInput ({', '.join(data)[:_MOST_SHOWN]})"
         raise RequestsUnusable(path, where, found, "the request: capture the input, too")
     body = _read_body(path, where, request)
-    head = _HEAD_SIZE.search(str(request.get("observedContentType")))
-    return CapturedRequest(path, where, body, int(head[1]) if head else len(body))
+    content_type = str(request.get("observedContentType")).encode(errors="replace")
+    if read_media_type(content_type) != BINARY_MEDIA_TYPE:
+        return CapturedRequest(path, where, body, len(body))
+    try:
+        return CapturedRequest(path, where, body, read_json_header_size(content_type))
+    except BadRequest as error:
+        found = "binary tensors, and an observedContentType without a number json-header-size"
+        expected = "the number of bytes of JSON in front of them"
+        raise RequestsUnusable(path, where, found, expected) from error
 
 
 def _read_body(path: Path, where: str, request: dict[str, Any]) -> bytes:

@@ -15,7 +15,12 @@ import orjson
 
 from container.telemetry.capture.hiding import ColumnHider, NotUnderstood
 from serve.invoke.compressed_bodies import inflate_whole, is_compressed
-from serve.invoke.headers import BINARY_MEDIA_TYPE, HEADER_SIZE_PARAMETER, read_json_header_size
+from serve.invoke.headers import (
+    BINARY_MEDIA_TYPE,
+    HEADER_SIZE_PARAMETER,
+    read_json_header_size,
+    read_media_type,
+)
 from serve.telemetry.captures import LARGEST, CapturedExchange
 from serve.telemetry.invocation_record import read_inference_id, target_model
 from serve.triton.connection import Headers
@@ -79,7 +84,7 @@ def _describe(
 ) -> dict[str, Any]:
     body = b"".join(inflate_whole(pieces, LARGEST) if is_compressed(headers) else pieces)
     content_type = _read_content_type(headers) or "application/json"
-    is_binary = content_type.partition(";")[0].strip().lower() == BINARY_MEDIA_TYPE.decode()
+    is_binary = read_media_type(content_type.encode()) == BINARY_MEDIA_TYPE
     if hider is not None:
         size = read_json_header_size(content_type.encode()) if is_binary else len(body)
         if not size:  # one tensor, and no word about it

@@ -39,7 +39,7 @@ async def _read_lines(http: aiohttp.ClientSession, url: str) -> str:
     """The lines of a container's page that are wanted: others are tens of thousands."""
     try:
         async with http.get(f"{url}/metrics") as answer:
-            page = b""
+            page = bytearray()
             async for part in answer.content.iter_any():
                 page += part
                 if len(page) > _LONGEST:

@@ -101,6 +101,14 @@ def test_what_the_container_writes(tmp_path: Path) -> None:
     assert_same(TensorRequest("r", {**others, "ids": REQUEST.tensors["ids"]}), REQUEST)
 
 
+def test_a_content_type_that_is_written_otherwise(tmp_path: Path) -> None:
+    """In any case, with spaces and quotes: the container takes it, and captures have it so."""
+    media_type, size = BINARY.content_type.split(";json-header-size=")
+    record = make_record(BINARY.content, f'{media_type.title()}; JSON-Header-Size="{size}"')
+    (found,) = read_requests(write_capture(tmp_path, [record]))
+    assert_same(found, REQUEST)
+
+
 def test_json_that_sagemaker_wrote_in_base64(tmp_path: Path) -> None:
     """So it does with media types that nobody has told it are JSON."""
     record = make_record(JSON.content, "application/octet-stream")
@@ -124,6 +132,7 @@ def test_json_that_sagemaker_wrote_in_base64(tmp_path: Path) -> None:
         (change_input(data=JSON.content.decode().replace('"INT64"', "{}")), "the datatype {}"),
         (json.dumps(make_record(BINARY.content[:-1], BINARY.content_type)), "its data do not fit"),
         (json.dumps(make_record(b"", BINARY.content_type)), "the request is no JSON"),
+        (json.dumps(make_record(b"", f"{BINARY.content_type}x")), "without a number json-header"),
     ],
 )
 def test_a_line_that_is_no_request(tmp_path: Path, line: str, sentence: str) -> None:
