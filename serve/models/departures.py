@@ -26,7 +26,7 @@ _PAUSE_S = 1.0
 #: From a model's load or last answer until its processes are killed, at least. Of a stub that is
 #: killed right behind its load tritonserver may never let go, nor of its region in /dev/shm (2.51,
 #: seen once in a hundred such unloads on a busy machine).
-_SETTLED_S = 0.25
+SETTLED_S = 0.25
 
 
 class Departures:
@@ -80,7 +80,7 @@ class Departures:
     ) -> None:
         try:
             try:
-                await asyncio.sleep(model.idle_since + _SETTLED_S - time.monotonic())
+                await asyncio.sleep(model.idle_since + SETTLED_S - time.monotonic())
                 await self._hosting.kill_processes(processes)
             finally:
                 self._registry.leave(model)

@@ -2,7 +2,7 @@
 
 When a request was answered, its columns are noted: references to what steps have found, and copies
 of numbers, since a request may lie in memory that the next one is written into. A thread counts the
-notes of many requests at once, when there are enough of them or after a second.
+notes of many requests at once, when there are enough of them or after a while.
 It needs Python's lock, which the process gives up while it waits for a request. An error here ends
 the counting and is logged once; it changes no answer.
 """
@@ -47,8 +47,9 @@ _ENOUGH_VALUES, _ENOUGH_NOTES = 2**17, 4_096
 #: Values that are held at most, of 8 bytes for most, and those of one request beside which none are
 #: held; a request beyond them is not counted.
 _MOST_VALUES, _MOST_OF_ONE = 2**19, 2**22
-#: How many seconds notes wait for others, and a model that ends for the thread.
-_LONGEST_WAIT_S = 1.0
+#: How many seconds notes wait for others: less than an unload waits until it kills a process that
+#: has answered (serve/models/departures.py). And a model that ends for the thread.
+LONGEST_WAIT_S, _END_S = 0.15, 1.0
 #: How long the thread keeps Python's lock, which a request would wait 5 ms for, and its pauses.
 _COUNTING_S, _PAUSE_S = 5e-4, 5e-5
 #: Operations whose values are counted.
@@ -249,7 +250,7 @@ class FeatureCounter:
             while not self._stopping:
                 self._some.wait()
                 self._some.clear()
-                self._enough.wait(_LONGEST_WAIT_S)
+                self._enough.wait(LONGEST_WAIT_S)
                 self._enough.clear()
                 self._count()
         except Exception as error:
@@ -281,7 +282,7 @@ class FeatureCounter:
         self._some.set()
         self._enough.set()
         if self._thread is not None:
-            self._thread.join(_LONGEST_WAIT_S)
+            self._thread.join(_END_S)
         self._file = None
 
     def _end(self, error: Exception) -> None:

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from ensemble_tools.workflows.runtime.columns import Column, RequestError
-from ensemble_tools.workflows.runtime.counting import FeatureCounter
+from ensemble_tools.workflows.runtime.counting import LONGEST_WAIT_S, FeatureCounter
 from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, read_counts
 from ensemble_tools.workflows.runtime.tensors import InputColumn
+from serve.models.departures import SETTLED_S
 from tests.support import counted_program as made
 from tests.support.counted_program import (
     count_in_numpy,
@@ -156,6 +157,11 @@ def test_a_program_without_a_file_answers(
 def columns_of(rows: int) -> list[Column]:
     """A column with a null in every second row."""
     return [Column(np.resize([1.0, np.nan], rows))]
+
+
+def test_an_unload_waits_for_longer_than_notes() -> None:
+    """It kills a process some time after its last answer, and what was noted is lost with it."""
+    assert LONGEST_WAIT_S < SETTLED_S
 
 
 def test_large_requests_are_sampled(tmp_path: Path) -> None:
