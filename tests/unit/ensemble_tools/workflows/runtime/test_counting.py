@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensemble_tools.workflows.program import Program, Step, program_text
 from ensemble_tools.workflows.runtime.columns import Column, RequestError
 from ensemble_tools.workflows.runtime.counting import LONGEST_WAIT_S, FeatureCounter
 from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, read_counts
-from ensemble_tools.workflows.runtime.tensors import InputColumn
+from ensemble_tools.workflows.runtime.operations.filling import DropMissing
+from ensemble_tools.workflows.runtime.operations.scaling import Normalize
+from ensemble_tools.workflows.runtime.program import COUNTS
+from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 from serve.models.departures import SETTLED_S
 from tests.support import counted_program as made
 from tests.support.counted_program import (
@@ -198,3 +202,27 @@ def test_an_error_ends_the_counting(tmp_path: Path, capfd: pytest.CaptureFixture
         counter.count(columns_of(1024))
     counter.close()
     assert capfd.readouterr().err == "values of columns are not counted: StopIteration: \n"
+
+
+def test_rows_that_an_operator_drops(tmp_path: Path) -> None:
+    """What comes is counted before, what is normalized behind it."""
+    inputs = tuple(InputColumn(name, (name,), text=False) for name in "ab")
+    outputs = tuple(OutputColumn(n, (n,), 4 + i, False, "f4", ()) for i, n in enumerate("ab"))
+    steps = (
+        Step(DropMissing(1), (0, 1), (2, 3), "Dropna", ("a", "b")),
+        Step(Normalize(0, 1, "float32", "a"), (2,), (4,), "Normalize", ("a",)),
+        Step(Normalize(0, 1, "float32", "b"), (1,), (5,), "Normalize", ("b",)),
+    )
+    for folder in ("tables", COUNTS):
+        (tmp_path / folder).mkdir()
+    text = program_text(Program(inputs, steps, outputs, 6), [])
+    (tmp_path / "tables/program.json").write_text(text)
+    program = load_program(tmp_path)
+    for gaps in (1, 3, 2):
+        values = np.arange(5.0)
+        values[:gaps] = np.nan
+        program.run({"a": values, "b": np.ones(5)})
+    program.close()
+    a, b = read_counts(tmp_path / COUNTS)
+    assert (a.values, a.nulls, a.finite, a.sum) == (15, 6, 9, 10 + 7 + 9)
+    assert (b.values, b.nulls, b.finite, b.sum) == (15, 0, 15, 15)
