@@ -134,8 +134,9 @@ class Candidates:
         self._stopping = False
 
     def stop(self) -> None:
-        """The container is stopping: tritonserver takes them along."""
+        """The container is stopping: they are asked no more, and tritonserver takes them along."""
         self._stopping = True
+        self._candidates.clear()
         self._lifecycle.stop()
         if self._watching is not None:
             self._watching.cancel()
@@ -164,7 +165,7 @@ class Candidates:
             self._begin_end(candidate, self._unwanted_s)
         return candidate
 
-    def drop(self, candidate: Candidate, why: str, *, has_died: bool = False) -> asyncio.Task[None]:
+    def drop(self, candidate: Candidate, why: str, *, has_died: bool = False) -> None:
         """Ask it no more, and unload it; idempotent. has_died: tritonserver has lost it."""
         if has_died and candidate.itself is not None:
             candidate.itself.lost |= {*candidate.itself.plan.triton_names}
@@ -172,7 +173,7 @@ class Candidates:
             facts = {"model_name": candidate.of.name}
             _log.warning("the model's candidate is dropped: %s", why, extra=facts)
             self._metrics.dropped(candidate.of.name)
-        return self._begin_end(candidate)
+            self._begin_end(candidate)
 
     async def make_room(self) -> bool:
         """Drop one for a model that needs room; whether any gave back something."""

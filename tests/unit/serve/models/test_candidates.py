@@ -149,6 +149,20 @@ async def test_it_finds_no_room(tmp_path: Path, caplog: pytest.LogCaptureFixture
         assert caplog.messages[-1] == f"{DROPPED}it cannot be loaded: no memory"
 
 
+async def test_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked no more, and not unloaded from a tritonserver that ends."""
+    async with beside(tmp_path) as on:
+        await load(on)
+        candidates, model = candidates_of(on), on.registry.loaded("m")
+        candidate = candidates.find(model)
+        assert candidate is not None
+        on.lifecycle.stop()
+        assert candidates.find(model) is None
+        candidates.drop(candidate, "it gave no answer")
+        assert candidate.ending is None
+        assert not [it for it in caplog.messages if it.startswith(DROPPED)]
+
+
 @pytest.mark.parametrize("goes", [False, True])
 async def test_its_model_is_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, goes: bool
