@@ -15,12 +15,7 @@ import orjson
 
 from container.telemetry.capture.hiding import ColumnHider, NotUnderstood
 from serve.invoke.compressed_bodies import inflate_whole, is_compressed
-from serve.invoke.headers import (
-    BINARY_MEDIA_TYPE,
-    HEADER_SIZE_PARAMETER,
-    read_json_header_size,
-    read_media_type,
-)
+from serve.invoke.headers import BINARY_MEDIA_TYPE, HEADER_SIZE_PARAMETER, read_headers
 from serve.telemetry.captures import LARGEST, CapturedExchange
 from serve.telemetry.invocation_record import read_inference_id, target_model
 from serve.triton.connection import Headers
@@ -83,10 +78,11 @@ def _describe(
     mode: str, headers: Headers, pieces: Sequence[bytes], hider: ColumnHider | None
 ) -> dict[str, Any]:
     body = b"".join(inflate_whole(pieces, LARGEST) if is_compressed(headers) else pieces)
-    content_type = _read_content_type(headers) or "application/json"
-    is_binary = read_media_type(content_type.encode()) == BINARY_MEDIA_TYPE
+    content_type = _find_content_type(headers)
+    _, json_size = read_headers(headers, [body])  # as the request was read
+    is_binary = json_size is not None
     if hider is not None:
-        size = read_json_header_size(content_type.encode()) if is_binary else len(body)
+        size = len(body) if json_size is None else json_size
         if not size:  # one tensor, and no word about it
             raise NotUnderstood("no JSON")
         text, tensors = hider.hide(body[:size], body[size:])
@@ -103,9 +99,10 @@ def _describe(
     }
 
 
-def _read_content_type(headers: Headers) -> str:
-    """The last one, by which the request was read."""
-    return dict(headers).get(b"content-type", b"").decode("utf-8", "replace")
+def _find_content_type(headers: Headers) -> str:
+    """The first one, by which the request was read."""
+    values = (value for name, value in headers if name == b"content-type" and value)
+    return next(values, b"application/json").decode("utf-8", "replace")
 
 
 def _encode(body: bytes, is_binary: bool) -> tuple[str, str]:

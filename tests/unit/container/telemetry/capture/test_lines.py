@@ -13,6 +13,7 @@ import pytest
 from container.telemetry.capture.hiding import ColumnHider, NotUnderstood
 from container.telemetry.capture.lines import name_folder, write_line
 from serve.errors import BadRequest, BodyTooLarge
+from serve.invoke.headers import read_headers
 from serve.telemetry.captures import LARGEST, CapturedExchange
 from tests.support.protocol import BINARY, binary, infer, sized
 
@@ -163,9 +164,10 @@ def test_folders_of_long_names(letter: str) -> None:
 
 
 def test_two_content_types() -> None:
-    """The last one says what the body is, as for whoever read the request."""
+    """The first one says what the body is, as for whoever read the request."""
     data, size = binary([1.5])
-    headers = JSON_TYPE, (b"content-type", sized(size).encode())
+    headers = (b"content-type", sized(size).encode()), JSON_TYPE
+    assert read_headers([*headers], [data])[1] == size
     found = read(exchange(data, ANSWER, *headers))["captureData"]["endpointInput"]
     assert found["observedContentType"] == sized(size)
     assert b64decode(found["data"]) == data
