@@ -18,7 +18,13 @@ from typing import Any
 from ensemble_tools.answers.exchange import TensorAnswer, decode
 from ensemble_tools.answers.overlaps import measure_overlaps
 from serve.deadline import Deadline
-from serve.errors import BodyTooLarge, ServeError, TritonTimeout, TritonUnavailable
+from serve.errors import (
+    BodyTooLarge,
+    Overloaded,
+    ServeError,
+    TritonTimeout,
+    TritonUnavailable,
+)
 from serve.invoke.compressed_bodies import inflate_whole, is_compressed
 from serve.invoke.headers import HEADER_LENGTH
 from serve.invoke.invocation import LOST, Invocation
@@ -147,6 +153,8 @@ class Comparing:
             answer = await self._infer(comparison, candidate, limit_s)
         except TritonTimeout:
             self._fail(candidate, f"it gave no answer within {limit_s:.3g} s", at_once=True)
+        except Overloaded:  # nobody's fault
+            pass
         except TritonUnavailable as error:
             self._fail(candidate, f"it was asked when tritonserver went: {error}", at_once=True)
         except ServeError as error:
@@ -167,7 +175,9 @@ class Comparing:
         def grown(size: int) -> int:
             nonlocal counted
             if not self._hold(comparison, size - counted):
-                raise BodyTooLarge(f"an answer of {size} bytes and more", self._most_bytes)
+                if comparison.held + size - counted > self._most_bytes:
+                    raise BodyTooLarge(f"an answer of {size} bytes and more", self._most_bytes)
+                raise Overloaded("answers of other candidates take the room")
             counted = size
             return size
 

@@ -37,6 +37,7 @@ class Asking:
     on: PartsOnFake
     comparing: Comparing
     invocation: ComparedInvocation
+    archive: Path  # of m
 
     @property
     def model(self) -> Model:
@@ -84,7 +85,8 @@ async def asking(
         shutil.copytree(archive, archive / "candidate")
         await asyncio.wait_for(on.lifecycle.load("m", str(archive)), WAIT_S)
         await until(lambda: candidates.find(on.registry.loaded("m")) is not None)
-        yield Asking(on, comparing, ComparedInvocation(*parts, comparing=comparing))
+        invocation = ComparedInvocation(*parts, comparing=comparing)
+        yield Asking(on, comparing, invocation, archive)
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(100, 20), (25, 5), (5, 1), (0.5, 0)])
@@ -114,6 +116,27 @@ async def test_bytes(tmp_path: Path) -> None:
         candidate = both.on.lifecycle.candidates.find(both.model)
         assert candidate is not None
         assert candidate.failures == 0  # reset by the last
+
+
+async def test_bytes_of_others(tmp_path: Path) -> None:
+    """They leave a candidate's answer no room, which is no failure of its."""
+    hangs = {"n=candidate": {"hang": True}}
+    async with asking(tmp_path, most_bytes=90_000, infer=hangs) as both:
+        lifecycle = both.on.lifecycle
+        assert isinstance(lifecycle, LifecycleBesideCandidates)
+        await lifecycle.load("n", str(both.archive))
+        other = both.on.registry.loaded("n")
+        await until(lambda: lifecycle.candidates.find(other) is not None)
+        body = b'{"inputs":[],"x":"%s"}' % (b"x" * 20_000)
+        for name in ("n", "m"):
+            await asyncio.wait_for(both.invocation.forward(name, Request([], [body])), WAIT_S)
+        await until(lambda: both.candidates_requests == 1)
+        await until(lambda: lifecycle.candidates.find(both.model) is not None)
+        candidate = lifecycle.candidates.find(both.model)
+        assert candidate is not None
+        assert candidate.failures == 0
+        assert 0 < both.comparing.held_bytes < 50_000
+        await lifecycle.unload("n")
 
 
 async def test_only_where_nobody_waits(tmp_path: Path) -> None:
