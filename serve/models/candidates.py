@@ -62,6 +62,7 @@ class Candidate:
     server: int | None = None  # tritonserver's process then
     generation: int = 0  # its model's then
     pids: set[int] = field(default_factory=set)  # those that the kernel knows of
+    before: asyncio.Task[None] | None = None  # the end of the one that its model had before
     loading: asyncio.Task[None] | None = None
     ending: asyncio.Task[None] | None = None
 
@@ -151,9 +152,9 @@ class Candidates:
     def begin(self, model: Model, directory: Path) -> None:
         """The model was loaded: load its candidate from there, in the background."""
         before = self.end(model.name)
-        ended = before.ending if before else None
-        candidate = self._candidates[model.name] = Candidate(model)
-        candidate.loading = asyncio.ensure_future(self._load(candidate, directory, ended))
+        candidate = Candidate(model, before=before.ending if before else None)
+        self._candidates[model.name] = candidate
+        candidate.loading = asyncio.ensure_future(self._load(candidate, directory))
         if self._watching is None or self._watching.done():
             self._watching = asyncio.ensure_future(self._watch())
 
@@ -189,12 +190,9 @@ class Candidates:
             await asyncio.wait(leaving)
         return True
 
-    async def _load(
-        self, candidate: Candidate, directory: Path, before: asyncio.Task[None] | None
-    ) -> None:
-        """before: the end of the one that the model had when it was loaded before."""
-        if before is not None:
-            await asyncio.wait({before})
+    async def _load(self, candidate: Candidate, directory: Path) -> None:
+        if candidate.before is not None:
+            await asyncio.wait({candidate.before})
         async with self._turn:
             while self._models_load():  # noqa: ASYNC110 (nobody waits for it)
                 await asyncio.sleep(_LOOK_S)
@@ -222,6 +220,11 @@ class Candidates:
                 await asyncio.wait({candidate.loading}, timeout=patience_s)
             candidate.loading.cancel()
             await asyncio.wait({candidate.loading})
+        if candidate.before is not None:
+            await asyncio.wait({candidate.before})
+        if candidate.itself is not None and candidate.pids:
+            # Its processes are killed, or have died: tritonserver would wait for their word.
+            candidate.itself.lost |= {*candidate.itself.plan.triton_names}
         try:
             await self._lifecycle.unload(candidate.name)
         except ModelNotLoaded:  # it never was

@@ -36,10 +36,16 @@ async def beside(tmp_path: Path, **more: object) -> AsyncIterator[PartsOnFake]:
         yield on
 
 
-def machine(held: int = 0, free: int = 1 << 40, server: int = 1, threads: int = 1) -> Snapshot:
+def machine(
+    held: int = 0,
+    free: int = 1 << 40,
+    server: int = 1,
+    threads: int = 1,
+    pids: tuple[int, ...] = (),
+) -> Snapshot:
     """held: bytes of the candidate of m, which has so many threads."""
     models = {"m=candidate.step": Usage(memory=held, processes=1, tasks=threads)}
-    census = Census(models, pid=server, pids={"m=candidate.step": ()})
+    census = Census(models, pid=server, pids={"m=candidate.step": pids})
     return Snapshot(0.0, {MEMORY: free}, census, {})
 
 
@@ -147,6 +153,19 @@ async def test_it_finds_no_room(tmp_path: Path, caplog: pytest.LogCaptureFixture
         await until(lambda: any(it.startswith(DROPPED) for it in caplog.messages))
         assert published(on) == ["m", "m.step", "m=candidate", "m=candidate.step", "n", "n.step"]
         assert caplog.messages[-1] == f"{DROPPED}it cannot be loaded: no memory"
+
+
+async def test_processes_that_die_while_it_is_unloaded(tmp_path: Path) -> None:
+    """tritonserver would wait for their word for ever, so it is told as lost."""
+    async with beside(tmp_path) as on:
+        on.admission.seen = machine(pids=(1 << 30,))
+        await load(on)
+        candidate = candidates_of(on).find(on.registry.loaded("m"))
+        assert candidate is not None
+        assert candidate.itself is not None
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        assert candidate.itself.lost == {"m=candidate", "m=candidate.step"}
+        await until(lambda: published(on) == [])
 
 
 async def test_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
