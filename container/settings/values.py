@@ -18,6 +18,8 @@ Parser = Callable[[str], Any]
 TRUE, FALSE = ("true", "on", "1"), ("false", "off", "0")  # the words tritonserver takes
 PORT_MAX = 65535
 MIB = 1024 * 1024
+#: Digits of a percentage.
+_PERCENT = r"[0-9]{1,3}(\.[0-9]{1,6})?"
 #: CloudWatch takes 30 of a metric; the others are left for the metrics' own labels.
 MOST_FIXED_DIMENSIONS = 20
 #: The metrics' own labels, ours and tritonserver's: no fixed dimension may have their names.
@@ -179,14 +181,16 @@ def rate(raw: str) -> float:
 
 def percent(raw: str) -> float:
     """Above 0, up to 100."""
-    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", raw) or not 0 < float(raw) <= 100:
+    if not re.fullmatch(_PERCENT, raw) or not 0 < float(raw) <= 100:
         raise Unfit("a number above 0, up to 100, such as 5 or 0.1")
     return float(raw)
 
 
 def percent_or_off(raw: str) -> float:
     """The same, or 0 for off."""
-    return 0.0 if raw == "0" else percent(raw)
+    if not re.fullmatch(_PERCENT, raw) or float(raw) > 100:
+        raise Unfit("a number from 0 (off) to 100, such as 10 or 0.5")
+    return float(raw)
 
 
 def fraction(raw: str) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from hashlib import blake2b
 from math import prod
 from typing import Any
@@ -32,6 +33,8 @@ _MEMBERS = ("id", "model_name", "model_version", "parameters", *_TENSORS)
 #: What is kept of a tensor that is hidden, beside its data.
 _TENSOR_MEMBERS = ("name", "shape", "datatype", "parameters")
 _DIGEST_SIZE, _LENGTH_SIZE = 8, 4
+#: Names that a column of SERVE_CAPTURE_OMIT is compared with, if nothing has its name.
+_MOST_WRITTEN = 1000
 #: After so many hashes, a tenth of a millisecond, whoever answers callers gets the interpreter.
 _HASHES_AT_ONCE, _PAUSE_S = 64, 0.0001
 
@@ -54,6 +57,15 @@ class ColumnHider:
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = {*columns, *(name + _LIST_VALUES for name in columns)}
         self._salt, self._hashes = secrets.token_bytes(32), 0
+        self._unmet, self._written = {*columns}, set[str]()
+
+    def take_unmet(self) -> dict[str, str]:
+        """Columns that nothing has had so far, each with a written one like it or "". Only once."""
+        unmet, written = sorted(self._unmet), sorted(self._written)
+        self._unmet, self._written = set(), set()
+        known = {name.casefold(): name for name in written}
+        alike = {name: get_close_matches(name.casefold(), known, 1) for name in unmet}
+        return {name: known[found[0]] if found else "" for name, found in alike.items()}
 
     def hide(self, text: bytes, tensors: bytes = b"") -> tuple[bytes, bytes]:
         """A request or an answer of the v2 protocol without the columns' values.
@@ -79,8 +91,12 @@ class ColumnHider:
                 data, start = tensors[start : start + size], start + size
                 if len(data) != size:
                     raise NotUnderstood("tensors end too early")
-                if _read_name(tensor) in self._columns:
+                name = _read_name(tensor)
+                if name in self._columns:
+                    self._unmet -= {name, name.removesuffix(_LIST_VALUES)}
                     tensor, data = self._hide_tensor(tensor, data)
+                elif self._unmet and len(self._written) < _MOST_WRITTEN:
+                    self._written.add(name.removesuffix(_LIST_VALUES))
                 written[kind].append(tensor)
                 pieces.append(data)
         if start != len(tensors):

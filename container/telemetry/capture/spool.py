@@ -95,7 +95,7 @@ class Spool:
                 path = self._find(part)
                 with contextlib.suppress(FileNotFoundError):  # somebody took it away
                     if part.size:
-                        self._publish(path, part.name, part.records)
+                        self._finish(path, part.name, part.records)
                     else:  # its first lines found no room
                         path.unlink()
                 del self._parts[folder]
@@ -132,7 +132,7 @@ class Spool:
         finally:
             os.close(file)
 
-    def _publish(self, path: Path, name: str, records: int) -> None:
+    def _finish(self, path: Path, name: str, records: int) -> None:
         whole = self.root / name
         while not whole.exists():
             try:
@@ -155,7 +155,7 @@ class Spool:
                     size = file.read().rfind(b"\n") + 1
                     file.truncate(size)
                 if size:
-                    self._publish(path, str(path.relative_to(left).with_suffix("")), 0)
+                    self._finish(path, str(path.relative_to(left).with_suffix("")), 0)
             shutil.rmtree(left)
 
     def _measure(self) -> None:

@@ -24,6 +24,8 @@ from serve.telemetry.captures import TOO_LARGE, CapturedExchange, CaptureQueue
 _TURN_S = 0.05
 #: What is written at once at most, in bytes.
 _AT_ONCE = 1024 * 1024
+#: From the first line to the look whether any had the columns of SERVE_CAPTURE_OMIT, in seconds.
+_LOOK_S = 60.0
 #: After so many seconds of work whoever answers callers gets the interpreter, for so many.
 _WORK_S, _PAUSE_S = 0.0002, 0.0001
 
@@ -65,7 +67,7 @@ class CaptureWriter:
     """Takes what waits in the queue to the spool until it is ended.
 
     endpoint: its name and its variant's, the first two folders. hider: None where every column may
-    be written.
+    be written. look_s: from the first line to the look whether any had the columns to be hidden.
     """
 
     def __init__(
@@ -76,10 +78,12 @@ class CaptureWriter:
         endpoint: tuple[str, str],
         hider: ColumnHider | None,
         uploads: Uploads | None,
+        look_s: float = _LOOK_S,
     ) -> None:
         self.queue = queue
         self._spool, self._tally, self._uploads = spool, tally, uploads
         self._endpoint, self._hider = endpoint, hider
+        self._look_s, self._began = look_s, float("inf")
         self._lines: dict[str, list[bytes]] = defaultdict(list)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
@@ -97,6 +101,7 @@ class CaptureWriter:
     def _run(self) -> None:
         while not self._ending.wait(_TURN_S):
             self._turn()
+        self._look_s = 0.0
         self._turn()
         try:
             self._spool.close()
@@ -106,6 +111,8 @@ class CaptureWriter:
     def _turn(self) -> None:
         try:
             self._write()
+            if time.monotonic() - self._began >= self._look_s:
+                self._tell_of_columns()
         except OSError as error:
             self._tell_of_disk(error)
         except Exception:  # a bug may not end the thread
@@ -119,6 +126,7 @@ class CaptureWriter:
             if line is not None:
                 self._lines[name_folder(*self._endpoint, exchange)].append(line)
                 size += len(line)
+                self._began = min(self._began, time.monotonic())
             if size >= _AT_ONCE:
                 self._flush()
                 size = 0
@@ -149,6 +157,15 @@ class CaptureWriter:
                 self._tell_of_disk(error)
         self._lines.clear()
         self._spool.close_due()
+
+    def _tell_of_columns(self) -> None:
+        """A misspelled one would be written in clear without a word."""
+        for name, alike in (self._hider.take_unmet() if self._hider else {}).items():
+            self._tally.tell(
+                f"no request or answer that was captured so far has the column {name!r} of"
+                " SERVE_CAPTURE_OMIT; under another name its values are written"
+                + (f"; did you mean {alike!r}?" if alike else "")
+            )
 
     def _tell_of_disk(self, error: OSError) -> None:
         self._tally.tell("captures cannot be written", reason=str(error))

@@ -161,6 +161,20 @@ def test_what_is_refused(variable: str, words: str) -> None:
     assert set(mistakes_of({variable: words})) == {variable}
 
 
+def test_a_percentage_of_which_0_is_off() -> None:
+    """A refusal says so, as it does not where 0 is refused."""
+    for words in ("10%", "101", "-1", "100.5"):
+        assert mistakes_of({"SERVE_CANDIDATE_PERCENT": words, "SERVE_CAPTURE_PERCENT": words}) == {
+            "SERVE_CANDIDATE_PERCENT": "a number from 0 (off) to 100, such as 10 or 0.5",
+            "SERVE_CAPTURE_PERCENT": "a number above 0, up to 100, such as 5 or 0.1",
+        }
+    accepted = [
+        read_settings({"SERVE_CANDIDATE_PERCENT": words}).candidate_percent
+        for words in ("", "0", "0.0", "0.5", "100")
+    ]
+    assert accepted == [0, 0, 0, 0.5, 100]
+
+
 def test_a_rate_may_have_decimals() -> None:
     """Down to one in a thousand seconds; 0 and nothing are none."""
     rates = [

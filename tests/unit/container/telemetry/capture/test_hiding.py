@@ -56,6 +56,23 @@ def test_json(kind: str) -> None:
     assert found["user_id"]["shape"] == [3]
 
 
+def test_columns_that_nothing_has() -> None:
+    """Each is told once, with the name of a column that is written and is like it."""
+    hider = ColumnHider(["emial", "User_ID", "price", "score", "itmes", "items", "absent"])
+    request = [tensor("email", "BYTES", [MAIL]), tensor("user_id", "INT64", [1])]
+    request += [tensor("price", "FP32", [1.0]), tensor("items__values", "INT64", [1])]
+    request += [tensor("items__offsets", "INT64", [0, 1])]
+    hider.hide(json.dumps({"inputs": request}).encode())
+    hider.hide(json.dumps({"outputs": [tensor("score", "FP32", [0.5])]}).encode())
+    assert hider.take_unmet() == {
+        "User_ID": "user_id",
+        "absent": "",
+        "emial": "email",
+        "itmes": "",
+    }
+    assert hider.take_unmet() == {}
+
+
 @pytest.mark.parametrize("name", [b"user\\u005fid", b"user_id\\u0000", b"user_id\\u0000x"])
 def test_a_name_may_be_written_in_any_way(name: bytes) -> None:
     """As JSON's escapes, and with more behind a NUL, where names end for tritonserver."""

@@ -70,6 +70,53 @@ def test_what_cannot_be_hidden_is_dropped(tmp_path: Path) -> None:
     assert writing.count("dropped", reason="unread") == writing.lines() == 1
 
 
+NO_COLUMN = (
+    "no request or answer that was captured so far has the column {} of SERVE_CAPTURE_OMIT; under"
+    " another name its values are written"
+)
+
+
+def test_a_column_that_nothing_has(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told once, not for each request, and at the end at the latest."""
+    writing = Writing(tmp_path, SERVE_CAPTURE_OMIT="emial,absent,price")
+    bodies = [json.dumps(infer([1], name)).encode() for name in ("email", "price")]
+    with caplog.at_level(logging.WARNING):
+        for body in bodies * 3:
+            capture(writing.writer.queue, body)
+        writing.writer.end(WAIT_S)
+    assert [line.getMessage() for line in caplog.records] == [
+        NO_COLUMN.format("'absent'"),
+        NO_COLUMN.format("'emial'") + "; did you mean 'email'?",
+    ]
+
+
+def test_no_column_is_missed_where_nothing_was_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody knows then which columns there are."""
+    writing = Writing(tmp_path, SERVE_CAPTURE_OMIT="email")
+    with caplog.at_level(logging.WARNING):
+        capture(writing.writer.queue, b"somebody")
+        writing.writer.end(WAIT_S)
+    assert not caplog.records
+
+
+def test_a_missed_column_is_told_while_requests_come(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So long after the first line as the writer is told."""
+    tally = CaptureTally(CollectorRegistry())
+    queue, spool = CaptureQueue(100, tally.drop), Spool(tmp_path, 10**6)
+    hider = ColumnHider(["email"])
+    writer = CaptureWriter(queue, spool, tally, ("e", "v"), hider, None, look_s=0.0)
+    with caplog.at_level(logging.WARNING):
+        capture(queue)
+        until(lambda: caplog.records, "it is told")
+        capture(queue)
+        writer.end(WAIT_S)
+    assert [line.getMessage() for line in caplog.records] == [NO_COLUMN.format("'email'")]
+
+
 def test_a_directory_that_is_full(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What comes then is dropped, and one line says why."""
     (tmp_path / "old.jsonl").write_bytes(bytes(1024 * 1024))
