@@ -38,7 +38,7 @@ from verification.reports.progress import Progress
 from verification.reports.report import Report
 from verification.reports.text_report import write_text_lines
 from verification.requests.columns import find_fitting
-from verification.requests.request_file import REQUESTS_HELP, read_requests
+from verification.requests.request_file import REQUESTS_HELP, parse_requests, read_requests
 from verification.run import Task, verify
 from verification.settings import HEEDED, add_python, make_settings
 
@@ -211,7 +211,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add_paths(parser)
     parser.add_argument(
         "--requests",
-        type=Path,
+        type=parse_requests,
         metavar="FILE|DIR",
         help=REQUESTS_HELP,
     )

@@ -29,7 +29,7 @@ from verification.reports.ranking_json import to_ranking_json
 from verification.reports.ranking_page import write_ranking_page
 from verification.reports.ranking_report import RankingReport
 from verification.reports.ranking_text import write_ranking_lines
-from verification.requests.request_file import REQUESTS_HELP, read_requests
+from verification.requests.request_file import REQUESTS_HELP, parse_requests, read_requests
 from verification.settings import HEEDED, add_python, make_settings
 
 WITHIN, FAILED, MISUSED, NOT_WITHIN = 0, 1, 2, 3
@@ -142,7 +142,7 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--requests",
-        type=Path,
+        type=parse_requests,
         required=True,
         metavar="FILE|DIR",
         help=REQUESTS_HELP,

@@ -50,7 +50,7 @@ from verification.requests.request_bodies import (
     write_boto3,
     write_curl,
 )
-from verification.requests.request_file import REQUESTS_HELP, read_requests
+from verification.requests.request_file import REQUESTS_HELP, parse_requests, read_requests
 
 WRITTEN, REFUSED = 0, 1
 #: What JSON carries none of, by Triton's parser.
@@ -202,7 +202,7 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--requests",
-        type=Path,
+        type=parse_requests,
         metavar="FILE|DIR",
         help="take the first request with the model's inputs from there in the place of a made "
         f"one. {REQUESTS_HELP}",

@@ -24,6 +24,9 @@ from verification.errors import CountsUnusable
 _TIMEOUT_S, _MOST_BYTES = 10.0, 256 * 2**20
 #: Names of models that a sentence has.
 _MOST_NAMES = 20
+#: Characters of a page's token that a sentence has, and pages of one list of models.
+_MOST_SHOWN = 60
+_MOST_PAGES = 10_000
 _A_DOCUMENT = (
     f'the JSON of GET /models/<name>/features or of drift --json, with "format": "{FORMAT}" and '
     f'"version": {VERSION}'
@@ -152,7 +155,7 @@ def _ask_model(url: str, name: str) -> list[ModelFeatures] | None:
 
 def _list_names(url: str) -> Iterator[str]:
     """The names of the loaded models, page by page."""
-    token = ""
+    token, tokens = "", set[str]()
     while True:
         query = f"?next_page_token={_quote(token)}" if token else ""
         status, body = _get(f"{url}/models{query}")
@@ -168,6 +171,11 @@ def _list_names(url: str) -> Iterator[str]:
         yield from names
         if not token or not names:
             return
+        if token in tokens or len(tokens) == _MOST_PAGES:
+            found = f"GET /models does not end: after {len(tokens) + 1} pages nextPageToken is"
+            expected = "one that leads to a new page, or none on the last"
+            raise CountsUnusable(url, f"{found} {token[:_MOST_SHOWN]!r}", expected)
+        tokens.add(token)
 
 
 def _pick(source: str, models: list[ModelFeatures], name: str) -> list[ModelFeatures]:

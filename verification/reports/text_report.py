@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ensemble_tools.serving.opened_archive import describe_operators
@@ -10,6 +11,10 @@ from verification.comparing.comparison import Agreement, Comparison, Difference
 from verification.reports.report import Cost, Outcome, Report, WorkflowReport
 
 _MIB = 1024 * 1024
+#: Rows of one result; of ordinary requests that are answered alike the others are counted.
+_MOST_ROWS = 20
+#: Requests that one sentence is said of.
+_MOST_TITLES = 20
 
 
 def write_text_lines(report: Report) -> Iterator[str]:
@@ -31,7 +36,13 @@ def write_text_lines(report: Report) -> Iterator[str]:
     head = ["request", "rows", "answer", "result", "largest difference"]
     if any(outcome.compiled for outcome in report.outcomes):
         head += ["compiled", "largest difference"]
-    yield from format_table(head, [_list_cells(outcome) for outcome in report.outcomes])
+    shown, folded = _fold(report.outcomes)
+    yield from format_table(head, [_list_cells(outcome) for outcome in shown])
+    for results, outcomes in folded.items():
+        requests = "1 request" if len(outcomes) == 1 else f"{len(outcomes)} requests"
+        largest = _format_largest([form for outcome in outcomes for form in outcome.comparisons])
+        difference = "" if largest in ("0", "-") else f", largest difference {largest}"
+        yield f"{requests} more: {', compiled '.join(results)}{difference}"
     yield from _write_details(report.outcomes)
     for workflow in report.workflows:
         yield from _write_details(workflow.outcomes, f"{workflow.model} alone, ")
@@ -40,6 +51,26 @@ def write_text_lines(report: Report) -> Iterator[str]:
         yield from _write_costs(report)
     yield ""
     yield from map(clean, report.conclusions)
+
+
+def _fold(
+    outcomes: Sequence[Outcome],
+) -> tuple[list[Outcome], dict[tuple[str, ...], list[Outcome]]]:
+    """(outcomes that have a row each, others by their results): a capture has thousands."""
+    shown: list[Outcome] = []
+    folded: dict[tuple[str, ...], list[Outcome]] = {}
+    rows: Counter[tuple[str, ...]] = Counter()
+    for outcome in outcomes:
+        results = tuple(form.result for form in outcome.comparisons)
+        rows[results] += 1
+        is_plain = outcome.request.ordinary and all(
+            form.verdict.is_answered for form in outcome.comparisons
+        )
+        if is_plain and rows[results] > _MOST_ROWS:
+            folded.setdefault(results, []).append(outcome)
+        else:
+            shown.append(outcome)
+    return shown, folded
 
 
 def _write_workflow(workflow: WorkflowReport) -> Iterator[str]:
@@ -99,7 +130,9 @@ def _write_details(outcomes: Sequence[Outcome], subject: str = "") -> Iterator[s
             titles_of.setdefault(details, []).append(outcome.request.title)
     for details, titles in titles_of.items():
         yield ""
-        yield f"{clean(subject)}{'; '.join(map(clean, titles))}:"
+        more = len(titles) - _MOST_TITLES
+        others = f"; and {more} more" if more > 0 else ""
+        yield f"{clean(subject)}{'; '.join(map(clean, titles[:_MOST_TITLES]))}{others}:"
         for detail in details:
             yield f"    {clean(detail)}"
 

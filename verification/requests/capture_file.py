@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from container.telemetry.capture.spool import PART_SUFFIX, SUFFIX, WRITING
 from serve.errors import BadRequest
 from serve.invoke.headers import BINARY_MEDIA_TYPE, read_json_header_size, read_media_type
 from verification.errors import RequestsUnusable
@@ -28,7 +29,8 @@ _A_CAPTURE = (
     'JSON Lines of data capture, {"captureData": {"endpointInput": {"data": …, "encoding": …}}}'
 )
 _HOUR = re.compile(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}/[^/]+\Z")
-_ENDINGS = (".jsonl", ".jsonl.gz")
+_ENDINGS = (SUFFIX, f"{SUFFIX}.gz")
+_UNCLOSED = f"*{SUFFIX}{PART_SUFFIX}"
 _MOST_SHOWN = 60
 
 
@@ -44,8 +46,8 @@ class CapturedRequest:
 
 
 def is_capture(path: Path) -> bool:
-    """Whether the path says so: a directory, or NAME.jsonl, or NAME.jsonl.gz."""
-    return path.is_dir() or path.name.endswith(_ENDINGS)
+    """A directory, or NAME.jsonl, or NAME.jsonl.gz; or a file whose first line is a record."""
+    return path.is_dir() or path.name.endswith(_ENDINGS) or _begins_with_record(path)
 
 
 def read_capture(path: Path, most_bytes: int = _MOST_BYTES) -> Iterator[CapturedRequest]:
@@ -65,13 +67,47 @@ def read_capture(path: Path, most_bytes: int = _MOST_BYTES) -> Iterator[Captured
         raise RequestsUnusable(path, "", "no record in it", _A_CAPTURE)
 
 
+def _begins_with_record(path: Path) -> bool:
+    if not path.is_file():  # a pipe is read once
+        return False
+    try:
+        with path.open("rb") as file:
+            record = json.loads(file.readline(_MOST_LINE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and "captureData" in record
+
+
+def add_unclosed(found: str, path: Path) -> str:
+    """Where no capture was found, with how many of its files a container still writes."""
+    place = path.absolute()
+    unclosed = [
+        *place.rglob(_UNCLOSED),
+        *(
+            file
+            for root in place.parents
+            for writing in root.glob(f"{WRITING}*")
+            for file in (writing / place.relative_to(root)).rglob(_UNCLOSED)
+        ),
+    ]
+    if not unclosed:
+        return found
+    files = "1 file is" if len(unclosed) == 1 else f"{len(unclosed)} files are"
+    close = "closes" if len(unclosed) == 1 else "close"
+    return (
+        f"{found}; {files} still being written there, and {close} after two minutes or at the "
+        "container's end (of a killed one: when the next one starts there)"
+    )
+
+
 def _list_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = (file for file in path.rglob("*.jsonl*") if file.name.endswith(_ENDINGS))
+    found = (file for file in path.rglob(f"*{SUFFIX}*") if file.name.endswith(_ENDINGS))
     files = sorted(file for file in found if file.is_file())
     if not files:
-        raise RequestsUnusable(path, "", "a directory without a *.jsonl file", _A_CAPTURE)
+        none = add_unclosed("a directory without a *.jsonl file", path)
+        raise RequestsUnusable(path, "", none, _A_CAPTURE)
     return files
 
 

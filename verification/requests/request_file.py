@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import struct
 from io import BytesIO
@@ -12,28 +13,49 @@ from typing import Any
 from ensemble_tools.answers.exchange import TensorRequest, make_tensor, read_bytes
 from ensemble_tools.answers.tensors import NUMPY_TYPES, Tensor
 from verification.errors import RequestsUnusable
-from verification.requests.capture_file import CapturedRequest, is_capture, read_capture
+from verification.requests.capture_file import (
+    CapturedRequest,
+    add_unclosed,
+    is_capture,
+    read_capture,
+)
 
 #: Of the option --requests.
 REQUESTS_HELP = (
     "JSON: one inference request of the v2 protocol, or a list of them; or a data capture: a file "
     "NAME.jsonl or NAME.jsonl.gz, or a directory of them, of one target model"
 )
+_REQUESTS = "a file of JSON, or a data capture: NAME.jsonl, NAME.jsonl.gz or a directory of them"
 _A_REQUEST = (
     'a request of the v2 protocol, {"inputs": [{"name": …, "datatype": …, "shape": …, "data": …}]},'
     " or a list of them"
 )
 
 
+def parse_requests(text: str) -> Path:
+    """Of the option --requests. Raises ArgumentTypeError for an address, and for no path."""
+    if not text:
+        raise argparse.ArgumentTypeError(f"the path is empty; expected {_REQUESTS}")
+    if text.startswith("s3://"):
+        copy = f"copy it first: aws s3 sync {text} DIR"
+        raise argparse.ArgumentTypeError(f"{text} is no path; {copy}")
+    if "://" in text and not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"{text} is no path; download it first")
+    return Path(text)
+
+
 def read_requests(path: Path) -> tuple[TensorRequest, ...]:
     """The requests of the file or capture, in order; raises RequestsUnusable."""
+    if not path.exists():
+        none = add_unclosed("there is no such file or directory", path)
+        raise RequestsUnusable(path, "", none, _REQUESTS)
     if is_capture(path):
         return tuple(map(_read_captured, read_capture(path)))
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RequestsUnusable(
-            path, "", f"it cannot be read ({error.strerror})", "a file of JSON"
+            path, "", f"it cannot be read ({error.strerror})", _REQUESTS
         ) from error
     except (ValueError, RecursionError) as error:
         raise RequestsUnusable(path, "", f"it is no JSON ({error})", _A_REQUEST) from error

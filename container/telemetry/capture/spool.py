@@ -23,8 +23,8 @@ from pathlib import Path
 
 #: A file is closed at so many bytes, or so many seconds after its first line.
 FILE_BYTES, FILE_S = 4 * 1024 * 1024, 120.0
-SUFFIX, _PART_SUFFIX = ".jsonl", ".part"
-_WRITING, _LOCK = ".writing-", "lock"
+SUFFIX, PART_SUFFIX = ".jsonl", ".part"
+WRITING, _LOCK = ".writing-", "lock"
 #: Bytes that a file or a folder takes on disk beside what is in it; how many a new file needs of
 #: them, with the folders of its target model and hour.
 _BLOCK, _NEW_BLOCKS = 4096, 6
@@ -64,9 +64,9 @@ class Spool:
         self._closed, self._clock = closed, clock
         self._parts: dict[str, _Part] = {}
         _make_folder(root)
-        for left in [*root.glob(f"{_WRITING}*")]:
+        for left in [*root.glob(f"{WRITING}*")]:
             self._take_up(left)
-        self._writing = Path(tempfile.mkdtemp(prefix=_WRITING, dir=root))
+        self._writing = Path(tempfile.mkdtemp(prefix=WRITING, dir=root))
         self._lock = _hold(self._writing / _LOCK)
         self._measure()
 
@@ -116,7 +116,7 @@ class Spool:
         return part
 
     def _find(self, part: _Part) -> Path:
-        return self._writing / (part.name + _PART_SUFFIX)
+        return self._writing / (part.name + PART_SUFFIX)
 
     def _write(self, path: Path, data: bytes, start: int) -> None:
         """Behind what is whole; what a full disk took of it is cut off again."""
@@ -148,7 +148,7 @@ class Spool:
     def _take_up(self, left: Path) -> None:
         """Close what a container was writing that lives no more; another's stays."""
         with contextlib.suppress(OSError), _lock_abandoned(left / _LOCK):
-            for path in [*left.rglob(f"*{SUFFIX}{_PART_SUFFIX}")]:
+            for path in [*left.rglob(f"*{SUFFIX}{PART_SUFFIX}")]:
                 if path.is_symlink() or not path.is_file():
                     continue
                 with path.open("r+b") as file:
@@ -163,7 +163,7 @@ class Spool:
         for folder, _, names in os.walk(self.root):
             self._bytes += _BLOCK
             for name in names:
-                if not name.endswith((SUFFIX, _PART_SUFFIX)):
+                if not name.endswith((SUFFIX, PART_SUFFIX)):
                     continue
                 with contextlib.suppress(OSError):  # it was taken away meanwhile
                     self._bytes += os.stat(os.path.join(folder, name)).st_size + _BLOCK

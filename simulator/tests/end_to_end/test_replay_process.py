@@ -355,6 +355,24 @@ def test_a_capture_of_other_archives_is_one_sentence(
     )
 
 
+def test_an_archive_in_another_folder_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A capture that begins below a folder of its target models has their names in part."""
+    write_capture(tmp_path / "day", [make_record(b"{}")], "tenants/a.tar.gz")
+    (tmp_path / "day/shop/AllTraffic").rename(tmp_path / "day/shop/v1")
+    (tmp_path / "archives/tenants").mkdir(parents=True)
+    (tmp_path / "archives/tenants/a.tar.gz").touch()
+    capture = tmp_path / "day/shop/v1/tenants"
+    words = ("--capture", str(capture), "--model", str(tmp_path / "archives"))
+    assert cli(*words, "--report", str(tmp_path / "report")) == 1
+    assert capsys.readouterr().err == (
+        f"replay: {tmp_path}/archives: found 0 of the 1 archives that were asked in {capture}, and "
+        "no a.tar.gz, but tenants/a.tar.gz; give the folder that has all of them, or with "
+        "--capture the one that has <endpoint>/<variant>/.\n"
+    )
+
+
 def _asked_of(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """What a replay of an endpoint there has said when it has failed."""
     words = ("--endpoint-url", url, "--endpoint-name", "x", "--report", str(tmp_path / "report"))

@@ -10,7 +10,13 @@ from pathlib import Path
 from merlin_simulator.commands import arguments
 from merlin_simulator.interrupts import INTERRUPTED, leaving_at_once
 from merlin_simulator.measuring.quantities import read_capacity
-from merlin_simulator.replay.settings import OWN_ENDPOINT, Interrupted, ReplayError, Settings
+from merlin_simulator.replay.settings import (
+    OWN_ENDPOINT,
+    Interrupted,
+    ReplayError,
+    Settings,
+    read_capture_path,
+)
 from merlin_simulator.rules import CacheSetting
 
 _EPILOG = """\
@@ -156,7 +162,7 @@ def _add_traffic(group: argparse._ArgumentGroup) -> None:
         group.add_argument(option, type=read, default=value, metavar=metavar, help=text)
     group.add_argument(
         "--capture",
-        type=Path,
+        type=arguments.keep_sentence(read_capture_path),
         metavar="FILE|DIR",
         help="send the requests of a data capture with the gaps between them, in the place of "
         "drawn ones: DIR/<endpoint>/<variant>/<target model>/yyyy/mm/dd/hh/*.jsonl (or "

@@ -22,6 +22,7 @@ from merlin_simulator.measuring.values import (
 )
 from merlin_simulator.plan_command.instance_types import InstanceType
 from merlin_simulator.replay.report import RuleChanges
+from merlin_simulator.replay.settings import read_capture_path
 from merlin_simulator.simulation.scenario import ArchiveFigures, Quantiles
 
 HOUR_S, DAY_S = 3600.0, 86400.0
@@ -34,6 +35,12 @@ _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 def _read_path(value: Any, info: ValidationInfo) -> Path:
     """A path, relative to the folder of the file that names it."""
     return Path(info.context or "", values.text(value))
+
+
+def _read_trace_path(value: Any, info: ValidationInfo) -> Path:
+    """As _read_path, of what may be a data capture."""
+    read_capture_path(values.text(value))
+    return _read_path(value, info)
 
 
 def _factors(count: int) -> Reader:
@@ -102,7 +109,7 @@ class DemandTable(Table):
     bursts: list[BurstTable] = field(default_factory=list)  # come on top
     new_models_a_day: Annotated[float, Reads(values.number())] = 0.0  # appear beside the first ones
     #: Known requests, in place of all the rest.
-    trace: Annotated[Path | None, Reads(_read_path)] = None
+    trace: Annotated[Path | None, Reads(_read_trace_path)] = None
     #: How many there were when, in place of rps and its factors.
     cloudwatch: Annotated[Path | None, Reads(_read_path)] = None
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -33,6 +33,10 @@ _MOST_BODY_BYTES, _MOST_RECORDS = 2_000_000_000, 10_000_000
 _A_CAPTURE = 'expected JSON Lines of data capture, {"captureData": …, "eventMetadata": …}'
 _HOUR = re.compile(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}/[^/]+\Z")
 _ENDINGS = (".jsonl", ".jsonl.gz")
+#: Files that a container still writes, below this folder of its capture.
+_WRITING, _UNCLOSED = ".writing-*", "*.jsonl.part"
+#: The variant's name where nobody chose another.
+_USUAL_VARIANT = "AllTraffic"
 
 
 class UnusableCapture(ReplayError):
@@ -103,31 +107,69 @@ def _spread(requests: Sequence[CapturedRequest]) -> Iterator[CapturedRequest]:
 
 
 def _list_files(path: Path) -> list[Path]:
+    if not path.exists():
+        expected = "expected a data capture: NAME.jsonl, NAME.jsonl.gz or a directory of them"
+        found_none = _add_unclosed("found no such file or directory", path)
+        raise UnusableCapture(path, f"{found_none}, {expected}")
     if not path.is_dir():
         return [path]
     found = (file for file in path.rglob("*.jsonl*") if file.name.endswith(_ENDINGS))
     files = sorted(file for file in found if file.is_file())
     if not files:
-        raise UnusableCapture(path, f"found a folder without a *.jsonl file, {_A_CAPTURE}")
+        found_none = _add_unclosed("found a directory without a *.jsonl file", path)
+        raise UnusableCapture(path, f"{found_none}, {_A_CAPTURE}")
     return files
+
+
+def _add_unclosed(found: str, path: Path) -> str:
+    """Where no capture was found, with how many of its files a container still writes."""
+    place = path.absolute()
+    unclosed = [
+        *place.rglob(_UNCLOSED),
+        *(
+            file
+            for root in place.parents
+            for writing in root.glob(_WRITING)
+            for file in (writing / place.relative_to(root)).rglob(_UNCLOSED)
+        ),
+    ]
+    if not unclosed:
+        return found
+    files = "1 file is" if len(unclosed) == 1 else f"{len(unclosed)} files are"
+    close = "closes" if len(unclosed) == 1 else "close"
+    return (
+        f"{found}; {files} still being written there, and {close} after two minutes or at the "
+        "container's end (of a killed one: when the next one starts there)"
+    )
 
 
 def _find_target_model(capture: Path, file: Path) -> tuple[str, str]:
     """(endpoint, target model), by the folders below that of the capture.
 
-    Where it is not the folder of all, the endpoint is empty, and the target model is one folder.
+    Where it is not the folder of all, a folder AllTraffic is the variant's; without one the
+    endpoint is empty, and the target model is one folder.
     """
     if _HOUR.search(str(file.absolute())) is None:
+        for line in islice(_read_lines(file), 1):  # it may be no capture at all
+            _read_record(file, 1, line, "", bodies=False)
         expected = "expected <endpoint>/<variant>/<target model>/yyyy/mm/dd/hh/NAME.jsonl"
         raise UnusableCapture(file, f"found no target model in the path, {expected}")
     folder = file.absolute().parents[4]
     root = capture.absolute()
     below = folder.relative_to(root).parts if folder.is_relative_to(root) else ()
-    endpoint, name = (below[0], "/".join(below[2:])) if len(below) > 2 else ("", folder.name)
+    parts = _find_parts(folder.parts) or below
+    endpoint, name = (parts[0], "/".join(parts[2:])) if len(parts) > 2 else ("", folder.name)
     target_model = unquote(name)
     if {"", ".", ".."} & {*target_model.split("/")}:
         raise UnusableCapture(file, f"found target model {shown(target_model)}, expected an S3 key")
     return endpoint, f"{target_model.removesuffix(SUFFIX)}{SUFFIX}"
+
+
+def _find_parts(folders: Sequence[str]) -> Sequence[str]:
+    """From the endpoint's on, where one of the folders is surely the variant's."""
+    if _USUAL_VARIANT not in folders[2:-1]:
+        return ()
+    return folders[folders.index(_USUAL_VARIANT, 2, -1) - 1 :]
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:

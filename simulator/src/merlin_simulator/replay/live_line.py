@@ -24,7 +24,7 @@ def format_line(load: Load, observer: Observer, duration: float) -> str:
     if elapsed < duration:
         rate = sent / max(elapsed, 1e-9)
         parts = [
-            f"{elapsed:.0f}/{duration:g} s",
+            f"{elapsed:.0f}/{duration:.0f} s",
             f"{sent} sent ({rate:.0f}/s, {load.in_flight} waiting)",
         ]
     else:

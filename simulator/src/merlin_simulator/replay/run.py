@@ -136,10 +136,16 @@ def _read_schedule(settings: Settings, capture: Path) -> tuple[Settings, Schedul
     folder = settings.model
     missing = [n for n in schedule.names if folder and not (folder / (n + SUFFIX)).is_file()]
     if missing:
+        assert folder is not None, "archives are missing in a folder"
+        archive = missing[0] + SUFFIX
+        below = (path.relative_to(folder).as_posix() for path in folder.rglob(f"*{SUFFIX}"))
+        deeper = next((path for path in below if path.endswith(f"/{archive}")), "")
+        other = f", but {deeper}" if deeper else ""
+        advice = ", or with --capture the one that has <endpoint>/<variant>/" if deeper else ""
         raise UnusableModel(
             f"{folder}: found {len(schedule.names) - len(missing)} of the {len(schedule.names)} "
-            f"archives that were asked in {capture}, and no {missing[0]}{SUFFIX}; give the folder "
-            "that has all of them."
+            f"archives that were asked in {capture}, and no {archive}{other}; give the folder "
+            f"that has all of them{advice}."
         )
     return settings, schedule, CapturedAsking(requests)
 
@@ -282,7 +288,8 @@ async def _record(
             await _until_ready(observer, settings, gone, stop)
             await observer.begin()
             started_at = time.time()
-            _say(f"traffic: {len(schedule.arrivals)} requests in {settings.duration_s:g} s")
+            duration = format_seconds(settings.duration_s)
+            _say(f"traffic: {len(schedule.arrivals)} requests in {duration}")
             async with _beside(show(load, observer, settings.duration_s)):
                 await load.run(schedule.arrivals, stop.event)
             elapsed = load.elapsed

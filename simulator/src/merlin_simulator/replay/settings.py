@@ -32,6 +32,17 @@ class Interrupted(ReplayError):
         super().__init__("interrupted before the traffic began; there is no report")
 
 
+def read_capture_path(text: str) -> Path:
+    """Raises ValueError for an address, and for no path."""
+    if not text:
+        raise ValueError("found an empty path, expected that of a data capture")
+    if text.startswith("s3://"):
+        raise ValueError(f"{text} is no path; copy it first: aws s3 sync {text} DIR")
+    if "://" in text and not Path(text).exists():
+        raise ValueError(f"{text} is no path; download it first")
+    return Path(text)
+
+
 #: The endpoint's name where the replay starts it.
 OWN_ENDPOINT = "replay"
 

@@ -163,7 +163,7 @@ def test_files_that_are_not_whole(tmp_path: Path) -> None:
 def test_folders_that_are_no_endpoints_capture(tmp_path: Path) -> None:
     """No file in it, no hours, two endpoints, a target model that leads out of the folder."""
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(UnusableCapture, match=r"found a folder without a \*.jsonl file"):
+    with pytest.raises(UnusableCapture, match=r"found a directory without a \*.jsonl file"):
         read_capture(tmp_path)
     bare = tmp_path / "bare.jsonl"
     bare.write_text(f"{LINE}\n")
@@ -182,12 +182,51 @@ def test_folders_that_are_no_endpoints_capture(tmp_path: Path) -> None:
     assert found.target_model == "m.tar.gz"
 
 
+@pytest.mark.parametrize(
+    "capture", ["..", ".", "shop", "shop/AllTraffic", "shop/AllTraffic/t1", "shop/AllTraffic/t1/m"]
+)
+def test_folders_of_a_target_model(tmp_path: Path, capture: str) -> None:
+    """They belong to its name wherever the capture's path ends: AllTraffic tells where."""
+    write_capture(tmp_path / "prefix", [RECORD], "t1/m")
+    (found,) = read_capture(tmp_path / "prefix" / capture)
+    assert found.target_model == "t1/m.tar.gz"
+
+
+def test_files_that_are_still_being_written(tmp_path: Path) -> None:
+    """Of the directory, or of one that comes with its first file: how many, and when they close."""
+    folder = "shop/AllTraffic/m/2026/11/26/09"
+    for number in range(2):
+        file = tmp_path / f".writing-x7c2/{folder}/{number}.jsonl.part"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{LINE}\n")
+    two = "; 2 files are still being written there, and close after two minutes or at the contain"
+    for path, sentence in (
+        (tmp_path, r"found a directory without a \*.jsonl file"),
+        (tmp_path / folder, "found no such file or directory"),
+    ):
+        with pytest.raises(UnusableCapture, match=f"{sentence}{two}"):
+            read_capture(path)
+
+
+def test_paths_that_are_no_capture(tmp_path: Path) -> None:
+    """Nothing is there, or something else."""
+    with pytest.raises(
+        UnusableCapture, match=r"file or directory, expected a data capture: NAME\.js"
+    ):
+        read_capture(tmp_path / "nope")
+    page = tmp_path / "README.md"
+    page.write_text("# Captures\n")
+    with pytest.raises(UnusableCapture, match=r"README\.md:1: found no JSON .*expected JSON Lines"):
+        read_capture(page)
+
+
 def test_two_archives_of_one_name(tmp_path: Path) -> None:
     """They are not taken for one where the folder that is named is not the one above endpoints."""
     for tenant in ("t1", "t2"):
         write_capture(tmp_path, [RECORD], f"{tenant}/m.tar.gz")
+    (tmp_path / "shop/AllTraffic").rename(tmp_path / "shop/v1")
     models = {request.target_model for request in read_capture(tmp_path)}
     assert models == {"t1/m.tar.gz", "t2/m.tar.gz"}
-    for below in ("shop", "shop/AllTraffic"):
+    for below in ("shop", "shop/v1"):
         with pytest.raises(UnusableCapture, match=r"found m\.tar\.gz as .*/t1/m.* and as .*/t2/m"):
             read_capture(tmp_path / below)

@@ -265,17 +265,17 @@ async def test_without_a_state_nothing_begins() -> None:
 
 
 async def test_when_all_is_sent_the_line_says_what_is_awaited() -> None:
-    """Seconds of the duration while requests are sent; then how many answers are missing."""
+    """Whole seconds of the duration while requests are sent; then how many answers are missing."""
     endpoint = FakeEndpoint(stalls_at=frozenset({0}), stall_s=60.0)
     async with serving(endpoint) as url, observing(url) as observer, load_on(url, 3, 0.0) as load:
         stop = asyncio.Event()
         running = asyncio.create_task(load.run(at_once(4), stop))
         while len(load.samples) < 2:  # noqa: ASYNC110 # samples are a plain list
             await asyncio.sleep(0.01)
-        sending, waiting = (format_line(load, observer, duration) for duration in (1e6, 0.0))
+        sending, waiting = (format_line(load, observer, duration) for duration in (1e6 + 0.4, 0.0))
         stop.set()
         await asyncio.wait_for(running, WAIT_S)
-    assert re.match(r"\d+/1e\+06 s · 3 sent \(\d+/s, 1 waiting\) · hits ", sending)
+    assert re.match(r"\d+/1000000 s · 3 sent \(\d+/s, 1 waiting\) · hits ", sending)
     assert waiting.startswith("3 sent · waiting for 1 answer · hits ")
     assert " · 0 failed, 1 not sent · " in waiting
 

@@ -159,6 +159,16 @@ def test_an_address_where_somebody_else_answers() -> None:
             read_models(container.url, "3fb1")
 
 
+def test_a_list_that_does_not_end() -> None:
+    """A token that comes again, which would be followed for ever."""
+    page = {"models": [{"modelName": "3fb1", "modelUrl": "/"}], "nextPageToken": "x" * 99}
+    with fake_container(SHOP) as container:
+        container.answers["/models"] = 200, json.dumps(page).encode()
+        sentence = "does not end: after 2 pages nextPageToken is 'x{60}'; expected one that leads"
+        with pytest.raises(CountsUnusable, match=sentence):
+            read_models(container.url, None)
+
+
 def test_a_container_that_cannot_answer() -> None:
     """An older one has no such path; one that is short of something says so; neither is empty."""
     with fake_container(SHOP) as container:

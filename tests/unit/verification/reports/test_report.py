@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +87,25 @@ def test_nothing_compared_is_no_success(found: tuple[Comparison, ...]) -> None:
     """Refusals alone prove nothing, and neither does nothing at all."""
     assert choose_exit_code(report(*found)) == DIFFERENT
     assert "NOT VERIFIED" in printed(report(*found))
+
+
+def test_a_long_capture_is_folded() -> None:
+    """Requests of one good result are counted after the twentieth; those that differ stay, and so
+    do edge ones. A sentence of many requests names the first of them.
+    """
+    near = compare(ONE, OTHER, 0.5)
+    differs = compare(ONE, OTHER)
+    one = report(*[SAME] * 67, differs, *[near] * 21, *[REFUSED] * 25)
+    edge = Outcome(TensorRequest("an edge", ONE.tensors, ordinary=False), SAME)
+    text = printed(replace(one, outcomes=(*one.outcomes, edge)))
+    rows = [line for line in text.splitlines() if re.match(r"(request \d+|an edge) .*  ", line)]
+    assert len(rows) == 20 + 1 + 20 + 25 + 1
+    assert "\n47 requests more: equal\n" in text
+    assert "\n1 request more: within tolerance, largest difference 0.5 (relative 2.5e-01)\n" in text
+    assert "request 109; and 5 more:" in text
+    assert len(json.loads(to_json(one))["requests"]) == 114
+    both = tuple(replace(outcome, compiled=SAME) for outcome in report(*[SAME] * 22).outcomes)
+    assert "\n2 requests more: equal, compiled equal\n" in printed(replace(one, outcomes=both))
 
 
 def test_costs_are_a_table() -> None:
@@ -310,7 +330,7 @@ def test_no_executor_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ("arguments", "environment", "said"),
     [
         (["nowhere"], {}, "nowhere: there is no such file or directory"),
-        (["nowhere", "--requests", "none.json"], {}, "none.json: it cannot be read"),
+        (["nowhere", "--requests", "none.json"], {}, "none.json: there is no such file"),
         (["nowhere"], {"SERVE_LOAD_TIMEOUT": "soon"}, "SERVE_LOAD_TIMEOUT is 'soon'"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,15 @@ import pytest
 
 from container.telemetry.capture.hiding import ColumnHider
 from container.telemetry.capture.lines import write_line
+from container.telemetry.capture.spool import Spool
 from ensemble_tools.answers.exchange import TensorRequest
 from ensemble_tools.answers.tensors import Tensor, encode_strings
 from serve.telemetry.captures import CapturedExchange
 from tests.support.captures import make_record, write_capture
+from verification.__main__ import main as verify_main
+from verification.compare_command import main as compare_main
 from verification.errors import RequestsUnusable
+from verification.request_command import main as request_main
 from verification.requests.capture_file import read_capture
 from verification.requests.request_bodies import make_binary, make_json
 from verification.requests.request_file import read_requests
@@ -155,6 +160,59 @@ def test_a_record_that_is_cut_off(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(RECORD.encode())[:-9])
     with pytest.raises(RequestsUnusable, match="it cannot be unpacked"):
         read_requests(packed)
+
+
+def test_files_that_are_still_being_written(tmp_path: Path) -> None:
+    """Of the directory, or of one that comes with its first file: how many, and when they close."""
+    spool = Spool(tmp_path, 10**9)
+    for hour in ("09", "10"):
+        spool.append(f"shop/AllTraffic/m.tar.gz/2026/11/26/{hour}", [f"{RECORD}\n".encode()])
+    model = tmp_path / "shop/AllTraffic/m.tar.gz"
+    two = "; 2 files are still being written there, and close after two minutes or at the contain"
+    one = "; 1 file is still being written there, and closes after two minutes or at the container"
+    for path, sentence in (
+        (tmp_path, f"a directory without a *.jsonl file{two}"),
+        (model, f"there is no such file or directory{two}"),
+        (model / "2026/11/26/10", f"there is no such file or directory{one}"),
+    ):
+        with pytest.raises(RequestsUnusable) as refused:
+            read_requests(path)
+        assert str(refused.value).startswith(f"{path}: {sentence}")
+    with pytest.raises(RequestsUnusable, match="no such file or directory; expected a file of JS"):
+        read_requests(model.with_name("other.tar.gz"))
+    spool.close()
+    assert len(read_requests(model)) == 2
+
+
+def test_a_capture_of_another_name(tmp_path: Path) -> None:
+    """Its first line says it; of a file that has one record, too."""
+    file = tmp_path / "capture.json"
+    for records in (1, 2):
+        file.write_text(f"{RECORD}\n" * records)
+        assert [it.title for it in read_requests(file)] == [
+            f"line {number} of capture.json" for number in range(1, records + 1)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("s3://b/p", "s3://b/p is no path; copy it first: aws s3 sync s3://b/p DIR"),
+        ("https://host/r.json", "https://host/r.json is no path; download it first"),
+        ("", "the path is empty; expected a file of JSON, or a data capture: NAME.jsonl"),
+    ],
+)
+@pytest.mark.parametrize("main", [verify_main, compare_main, request_main])
+def test_an_address_is_no_path(
+    main: Callable[[list[str]], int],
+    text: str,
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each command says so, and how it becomes one."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["old", *(["new"] if main is compare_main else []), "--requests", text])
+    assert f"argument --requests: {sentence}" in capsys.readouterr().err
 
 
 def test_directories_that_have_no_requests_of_one_archive(tmp_path: Path) -> None:

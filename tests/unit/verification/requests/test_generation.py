@@ -280,7 +280,9 @@ def test_request_file_refused(tmp_path: Path, content: str, said: str) -> None:
 
 def test_request_file_is_missing(tmp_path: Path) -> None:
     """A file that is not there is one sentence too."""
-    with pytest.raises(RequestsUnusable, match="cannot be read"):
+    with pytest.raises(
+        RequestsUnusable, match="no such file or directory; expected a file of JSON"
+    ):
         read_requests(tmp_path / "nothing.json")
 
 
