@@ -86,7 +86,8 @@ def _make_parser(program: str) -> argparse.ArgumentParser:
         description="Look at a model archive, packed or extracted, as the container would, rewrite "
         "it, verify it, compare it with another, pack it, make a request for it. Nothing in an "
         "archive is run but by verify and compare: its pickles are read as data.",
-        epilog=EPILOG,
+        epilog=f"{EPILOG} Those of verify, compare, drift and request are their own, such as 3 of "
+        "compare where the archives are not alike enough: COMMAND --help has them.",
     )
     kind: type[argparse.ArgumentParser] = _CommandParser
     commands = parser.add_subparsers(

@@ -9,7 +9,7 @@ REFUSED = 1
 #: The command line is wrong; argparse's own number.
 MISUSED = 2
 
-#: Printed under each command's --help.
+#: Printed under --help of the commands of this library; the others have their own.
 EPILOG = (
     "Exit codes: 0 it can be served, 1 it cannot, or a file cannot be read or written (the reason "
     "is printed), 2 misuse; 130 after Ctrl-C."

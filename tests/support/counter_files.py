@@ -12,7 +12,12 @@ from ensemble_tools.workflows.runtime.feature_counts import COUNTS, SUMS, Column
 def write_counts(directory: Path, *columns: ColumnCounts) -> CounterFile:
     """The file of one process, which holds it for as long as the result is kept."""
     header = [
-        {"column": it.column, **asdict(it.fitted), "has_buckets": bool(it.buckets)}
+        {
+            "column": it.column,
+            **asdict(it.fitted),
+            "has_buckets": bool(it.buckets),
+            "has_keys": it.has_keys,
+        }
         for it in columns
     ]
     file, sums = CounterFile(directory, header), Sums(len(columns))

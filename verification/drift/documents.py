@@ -8,7 +8,7 @@ import math
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Hashable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from ensemble_tools.serving.features import FITTED, FORMAT, VERSION, ModelFeatures
-from ensemble_tools.workflows.runtime.feature_counts import BUCKETS, ColumnCounts
+from ensemble_tools.workflows.runtime.feature_counts import BUCKETS, ColumnCounts, add_counts
 from serve.http.contract_bodies import read_list_body
 from verification.errors import CountsUnusable
 
@@ -34,7 +34,9 @@ _A_DOCUMENT = (
 _MODELS = TypeAdapter(list[ModelFeatures])
 #: What is summed up since the model was loaded.
 _NUMBERS = tuple(
-    it.name for it in fields(ColumnCounts) if it.name not in ("column", "buckets", "fitted")
+    it.name
+    for it in fields(ColumnCounts)
+    if it.name not in ("column", "buckets", "fitted", "has_keys")
 )
 
 
@@ -133,15 +135,64 @@ def _read_file(path: Path) -> bytes:
 
 
 def _ask_models(url: str, name: str | None) -> list[ModelFeatures]:
-    if name is not None and (named := _ask_model(url, name)) is not None:
+    """Those of a container, or of all containers of a simulator."""
+    models = _ask_container(url, name)
+    if models is None:
+        answers = [_ask_container(it, name) for it in _list_containers(url)]
+        models = [model for answer in answers for model in answer or []]
+        if not answers or None in answers:
+            raise _refuse_list(url, 404)
+        models = _add_up(models)
+    return models if name is None else _pick(url, models, name)
+
+
+def _ask_container(url: str, name: str | None) -> list[ModelFeatures] | None:
+    """All models, or the named one; None where none is named so and no models are listed."""
+    # The container logs an archive's name in the place of a model's as a request that it refused.
+    is_archive = name is not None and ("/" in name or name.endswith(".tar.gz"))
+    if name is not None and not is_archive and (named := _ask_model(url, name)) is not None:
         return named
-    names = [*_list_names(url)]
+    if (names := _list_names(url)) is None:
+        return None
     answers = [_ask_model(url, listed) for listed in names]
     models = [model for answer in answers if answer is not None for model in answer]
     if names and not models:
         found = f"it has {len(names)} models, and no path /models/<name>/features"
         raise CountsUnusable(url, found, "a container that counts; older ones do not")
-    return models if name is None else _pick(url, models, name)
+    return models
+
+
+def _list_containers(url: str) -> list[str]:
+    """Those of a simulator, each by its URL; none of another server."""
+    status, body = _get(f"{url}/simulator/targets")
+    try:
+        hosts = [host for group in json.loads(body) for host in group["targets"]]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return []
+    return [f"http://{host}" for host in hosts] if status == 200 else []
+
+
+def _add_up(models: list[ModelFeatures]) -> list[ModelFeatures]:
+    """A model of several containers as one; as several where they are not fitted alike."""
+    sums: dict[Hashable, ModelFeatures] = {}
+    for model in models:
+        fits = tuple(
+            (workflow, counts.column, counts.fitted)
+            for workflow, columns in model.workflows.items()
+            for counts in columns
+        )
+        key = (model.model_name, fits)
+        sums[key] = _add(sums[key], model) if key in sums else model
+    counted = {model.model_name for model in sums.values() if model.workflows}
+    return [it for it in sums.values() if it.workflows or it.model_name not in counted]
+
+
+def _add(first: ModelFeatures, other: ModelFeatures) -> ModelFeatures:
+    workflows = {
+        name: tuple(map(add_counts, columns, other.workflows[name]))
+        for name, columns in first.workflows.items()
+    }
+    return replace(first, workflows=workflows)
 
 
 def _ask_model(url: str, name: str) -> list[ModelFeatures] | None:
@@ -153,29 +204,36 @@ def _ask_model(url: str, name: str) -> list[ModelFeatures] | None:
     return read_document(url, body) if status == 200 else None
 
 
-def _list_names(url: str) -> Iterator[str]:
-    """The names of the loaded models, page by page."""
+def _list_names(url: str) -> list[str] | None:
+    """The names of the loaded models, of all pages; None where there is no such path."""
+    listed: list[str] = []
     token, tokens = "", set[str]()
     while True:
         query = f"?next_page_token={_quote(token)}" if token else ""
         status, body = _get(f"{url}/models{query}")
+        if status == 404:
+            return None
         try:
             names, token = read_list_body(body)
         except (ValueError, TypeError, KeyError) as error:
-            raise CountsUnusable(
-                url,
-                f"GET /models was answered with {status}, and no list of models",
-                "the address of the container's API, such as http://127.0.0.1:8080; of a "
-                "single-model endpoint name the model, too",
-            ) from error
-        yield from names
+            raise _refuse_list(url, status) from error
+        listed += names
         if not token or not names:
-            return
+            return listed
         if token in tokens or len(tokens) == _MOST_PAGES:
             found = f"GET /models does not end: after {len(tokens) + 1} pages nextPageToken is"
             expected = "one that leads to a new page, or none on the last"
             raise CountsUnusable(url, f"{found} {token[:_MOST_SHOWN]!r}", expected)
         tokens.add(token)
+
+
+def _refuse_list(url: str, status: int) -> CountsUnusable:
+    return CountsUnusable(
+        url,
+        f"GET /models was answered with {status}, and no list of models",
+        "the address of a container's API, such as http://127.0.0.1:8080, or of a simulator whose "
+        "endpoint is in service; of a single-model endpoint name the model, too",
+    )
 
 
 def _pick(source: str, models: list[ModelFeatures], name: str) -> list[ModelFeatures]:

@@ -45,7 +45,7 @@ class ColumnDrift:
     @property
     def unseen(self) -> float | None:
         """The share of values that no vocabulary has."""
-        return self._share(self.counts.unseen)
+        return self._share(self.counts.unseen) if self.counts.has_keys else None
 
     @property
     def nulls(self) -> float | None:
@@ -108,20 +108,19 @@ class ColumnDrift:
         return _if_finite(math.sqrt(variance) / counts.fitted.std)
 
     @property
-    def severity(self) -> Severity:
-        """That of the worst measure."""
-        reached = (
-            sum(abs(value) >= bound for bound in bounds)
+    def severity(self) -> Severity | None:
+        """That of the worst measure; None without any."""
+        reached = [
+            sum(abs(value) >= bound for bound in bounds) if abs(value) > chance else 0
             for value, chance, bounds in self._judged
-            if abs(value) > chance
-        )
-        return Severity(max(reached, default=0))
+        ]
+        return Severity(max(reached)) if reached else None
 
     @property
     def rank(self) -> tuple[float, ...]:
         """The larger, the worse: severity, then how near the measures are to what is large."""
         nearness = (abs(value) / bounds[1] for value, _, bounds in self._judged)
-        return (self.severity, max(nearness, default=-1.0), self.nulls or 0.0)
+        return (self.severity or 0, max(nearness, default=-1.0), self.nulls or 0.0)
 
     @property
     def _judged(self) -> list[tuple[float, float, tuple[float, float]]]:

@@ -35,7 +35,7 @@ class Bound:
 
 def parse_bound(text: str) -> Bound:
     """Raises ValueError with a sentence."""
-    measure, _, number = text.partition("=")
+    measure, is_equal, number = text.partition("=")
     match = _OVERLAP.fullmatch(measure)
     if measure not in _LEAST and not (match and int(match[1]) <= MOST_PLACES):
         raise ValueError(f"{text!r}: found the measure {measure!r}, expected one of {_NAMES}")
@@ -45,9 +45,9 @@ def parse_bound(text: str) -> Bound:
     except ValueError:
         least = math.nan
     if not lowest <= least <= 1:
+        found = repr(number) if is_equal else "no bound"
         raise ValueError(
-            f"{text!r}: found {number!r}, expected a number from {lowest:g} to 1, as in "
-            f"{measure}=0.8"
+            f"{text!r}: found {found}, expected a number from {lowest:g} to 1, as in {measure}=0.8"
         )
     return Bound(measure, least)
 

@@ -35,8 +35,11 @@ def write_drift_page(models: Sequence[ModelDrift]) -> str:
 
 def _write_body(models: Sequence[ModelDrift]) -> Iterator[str]:
     drifting = [model.title for model in models if model.drifting]
+    unknown = sum(all(it.severity is None for it in model.columns) for model in models)
     verdict = f"drift in {len(drifting)} of {len(models)} models"
-    yield f'<p class="{"bad" if drifting else "good"}">{verdict}</p>'
+    verdict += f"; nothing is measured of {unknown}" if unknown else ""
+    of_verdict = "bad" if drifting else "plain" if unknown else "good"
+    yield f'<p class="{of_verdict}">{verdict}</p>'
     yield from write_list(drifting if len(models) > 1 else [])
     if len(models) > 1:
         yield from write_table(*list_models(models))

@@ -50,7 +50,7 @@ class ModelDrift:
 
     @property
     def drifting(self) -> tuple[ColumnDrift, ...]:
-        """The columns that are not stable."""
+        """The columns that are moderate or large."""
         return tuple(column for column in self.columns if column.severity)
 
     @property
@@ -92,6 +92,8 @@ def describe(model: ModelDrift) -> str:
     if not model.columns:
         return f"no counts: {clean(model.features.why_none)}"
     rows = max(column.counts.rows_seen for column in model.columns)
+    if not any(column.counts.values for column in model.columns):
+        return f"{rows} rows came, and no values to measure; columns: {len(model.columns)}"
     large = sum(column.severity is Severity.LARGE for column in model.columns)
     return (
         f"{rows} rows came; columns: {len(model.columns)}, of which drift {len(model.drifting)}, "
@@ -131,7 +133,7 @@ def _build_drift(model: ModelDrift) -> list[dict[str, Any]]:
             "workflow": column.workflow,
             "column": column.counts.column,
             **{name: getattr(column, name) for name in _MEASURES},
-            "severity": column.severity.name.lower(),
+            "severity": None if column.severity is None else column.severity.name.lower(),
         }
         for column in model.columns
     ]
@@ -150,8 +152,14 @@ def _list_cells(model: ModelDrift, column: ColumnDrift) -> list[str]:
         _beside_chance(column.psi, column.psi_by_chance, PSI_BOUNDS, ".3f"),
         _beside_chance(column.shift, column.shift_by_chance, SHIFT_BOUNDS, "+.2f"),
         "-" if column.spread is None else f"{column.spread:.2f}",
-        column.severity.name.lower(),
+        _describe_severity(column),
     ]
+
+
+def _describe_severity(column: ColumnDrift) -> str:
+    if not column.counts.values:
+        return "no values"
+    return "-" if column.severity is None else column.severity.name.lower()
 
 
 def _percent(share: float | None) -> str:

@@ -27,7 +27,7 @@ from merlin_deploy.archives.bucket import (
     make_rows,
     prune_archives,
 )
-from merlin_deploy.archives.proof import Proof, find_report
+from merlin_deploy.archives.proof import Proof, check_options, find_report
 from merlin_deploy.archives.put import Put, put_archives
 from merlin_deploy.archives.sources import find_sources
 from merlin_deploy.cleanup import clean_up_at_end
@@ -133,6 +133,14 @@ def _read_proof(options: argparse.Namespace, archives: int) -> Proof | None:
             "requests that it answers"
         )
     is_current = options.compared_with == Standing.CURRENT.value
+    if not is_current and not Path(options.compared_with).exists():
+        raise Refused(
+            f"--compared-with: there is no file and no folder {options.compared_with!r}; expected "
+            f"{Standing.CURRENT.value}, which is what the name means now, or an archive of this "
+            "machine"
+        )
+    if options.compare_options:
+        check_options(options.compare_options)
     return Proof(
         None if is_current else Path(options.compared_with),
         (f"--requests={options.requests}", *options.compare_options),

@@ -28,6 +28,12 @@ from pathlib import Path
 
 here = Path(__file__).parents[1]
 answer = json.loads((here / "answer.json").read_text())
+if sys.argv[-1] == "--help":
+    if "--at-least=overlap=3" in sys.argv:
+        print("compare: error: argument --at-least: 'overlap=3': found the measure 'overlap'",
+              file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)
 *options, old, new = sys.argv[1:]
 paths = dict(it.removeprefix("--").split("=", 1) for it in options if "=" in it)
 asked = {
@@ -244,6 +250,11 @@ def test_nothing_to_compare_with(plane: ControlPlane, aws: FaultyAws) -> None:
         (
             ("first.tar.gz", "--compared-with", "x", "--requests", "x"),
             "--compared-with is for one archive, and found 2",
+        ),
+        (("--compared-with", "curent", "--requests", "x"), "no folder 'curent'; expected current,"),
+        (
+            ("--compared-with", "current", "--requests", "x", "--at-least", "overlap=3"),
+            "argument --at-least: 'overlap=3': found the measure 'overlap'",
         ),
     ):
         stopped = run_here(aws, "put", config, more=("second.tar.gz", *options))

@@ -47,7 +47,8 @@ class CountedColumn:
     def to_json(self) -> dict[str, Any]:
         """Its part of the file's header."""
         names = ("column", "mean", "std", "low", "high", "has_buckets", "buckets")
-        return {name: getattr(self, name) for name in names}
+        written = {name: getattr(self, name) for name in names}
+        return {**written, "has_keys": "keys" in self.kinds}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,8 @@ class ColumnCounts:
     #: Values in each bucket of the vocabulary; empty for a column that Categorify does not encode.
     buckets: tuple[int, ...] = ()
     fitted: FittedColumn = field(default_factory=FittedColumn)
+    #: Whether a table looks its values up, so that some may be unseen.
+    has_keys: bool = True
 
 
 #: What is summed up over processes.
@@ -110,7 +112,7 @@ def read_counts(directory: Path) -> list[ColumnCounts]:
             break
         for column in _read_columns(data):
             before = sums.get(column.column)
-            sums[column.column] = column if before is None else _add(before, column)
+            sums[column.column] = column if before is None else add_counts(before, column)
     return list(sums.values())
 
 
@@ -186,6 +188,7 @@ def _column(written: Any, number: int, rows: int, whole: Any, floats: Any) -> Co
         **dict(sums),
         buckets=tuple(buckets) if written["has_buckets"] else (),
         fitted=_read_fitted(written),
+        has_keys=bool(written["has_keys"]),
     )
 
 
@@ -201,7 +204,8 @@ def _read_fitted(written: Any) -> FittedColumn:
     return FittedColumn(**numbers, buckets=buckets)
 
 
-def _add(first: ColumnCounts, other: ColumnCounts) -> ColumnCounts:
+def add_counts(first: ColumnCounts, other: ColumnCounts) -> ColumnCounts:
+    """The sums of a column that is counted twice, and fitted once."""
     numbers = {name: getattr(first, name) + getattr(other, name) for name in _SUMMED}
     buckets = tuple(map(sum, zip(first.buckets, other.buckets, strict=False)))
-    return ColumnCounts(first.column, **numbers, buckets=buckets, fitted=first.fitted)
+    return replace(first, **numbers, buckets=buckets)

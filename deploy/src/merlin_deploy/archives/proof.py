@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -30,6 +30,8 @@ from merlin_deploy.terminal import Say, Tell, tell_bytes
 _COMMAND = ("-m", "ensemble_tools", "compare")
 #: Exit codes of `compare` that come with a report: NEW may take OLD's place, and it may not.
 _WITHIN, _NOT_WITHIN = 0, 3
+#: That of a wrong command line.
+_MISUSED = 2
 #: Settings of the endpoint's container that say how an archive is served.
 _PLANNING = (AUTO_COMPLETE, "SERVE_COMPILE", "SERVE_REWRITE")
 #: The report's two forms, and their types.
@@ -218,6 +220,15 @@ def _write_command(proof: Proof, old: Path, new: Path, paths: Mapping[str, Path]
     """Arguments of Python. paths: of the report's forms."""
     outputs = [f"--{end.removeprefix('.')}={path}" for end, path in paths.items()]
     return [*_COMMAND, *proof.options, *outputs, "--", str(old), str(new)]
+
+
+def check_options(options: Sequence[str]) -> None:
+    """Raise Refused, with the sentence of `compare`, if it does not take these options."""
+    # It reads what stands before --help, and runs nothing.
+    command = [*_COMMAND, *options, "--help"]
+    code, last = run_compare(command, dict(os.environ), lambda *_: None)
+    if code == _MISUSED:
+        raise Refused(last.rpartition("error: ")[2])
 
 
 def run_compare(command: list[str], environment: Mapping[str, str], tell: Tell) -> tuple[int, str]:

@@ -40,6 +40,7 @@ def make_numbers(
         sum=float(sum(numbers) * times),
         sum_of_squares=float(sum(number * number for number in numbers) * times),
         fitted=FittedColumn(mean=3.0, std=4.0, low=0.0, high=20.0),
+        has_keys=False,
     )
 
 

@@ -66,10 +66,47 @@ def test_a_single_model_endpoint_has_no_list() -> None:
 
 def test_a_name_with_signs_of_a_url() -> None:
     """It is a name, and no path of the container's."""
-    shop = replace(SHOP, target_model="../metrics?x=y#z")
+    shop = replace(SHOP, target_model="..?x=y#z")
     with fake_container(shop) as container:
-        assert read_models(container.url, "../metrics?x=y#z") == [shop]
-        assert container.asked[0] == "/models/..%2Fmetrics%3Fx%3Dy%23z/features"
+        assert read_models(container.url, "..?x=y#z") == [shop]
+        assert container.asked[0] == "/models/..%3Fx%3Dy%23z/features"
+
+
+@pytest.mark.parametrize("name", ["tenants/a.tar.gz", "a.tar.gz", "tenants/a"])
+def test_an_archive_is_found_in_the_list(name: str) -> None:
+    """The container never heard of it as a model, and would log that it refused a request."""
+    shop = replace(SHOP, target_model=name)
+    with fake_container(shop, EMPTY) as container:
+        assert read_models(container.url, name) == [shop]
+        assert container.asked == ["/models", "/models/3fb1/features", "/models/77aa/features"]
+
+
+def test_all_containers_of_a_simulator_are_asked() -> None:
+    """A model of several is one model of all their counts, also by name; another fit is another."""
+    seldom = make_model(make_ids(came=(2, 0)), make_numbers(times=2), name="3fb1")
+    often = make_model(make_ids(came=(3, 4)), make_numbers(times=5), name="3fb1")
+    both = make_model(make_ids(came=(5, 4)), make_numbers(times=7), name="3fb1")
+    former = make_model(make_ids(fitted=(9,)), name="5c5c", target="former")
+    later = make_model(make_ids(), name="5c5c", target="former")
+    waiting = replace(EMPTY, model_name="3fb1", why_none="none of its processes has counted")
+    with (
+        fake_container(seldom, former) as one,
+        fake_container(often, later) as two,
+        fake_container(waiting) as three,
+        fake_container() as simulator,
+    ):
+        hosts = [{"targets": [it.url.removeprefix("http://")]} for it in (one, two, three)]
+        simulator.is_multi_model = False
+        simulator.answers["/simulator/targets"] = 200, json.dumps(hosts).encode()
+        assert read_models(f"{simulator.url}/", None) == [both, former, later]
+        assert read_models(simulator.url, "shop") == [both]
+        three.is_multi_model = False
+        with pytest.raises(CountsUnusable, match="404, and no list of models"):
+            read_models(simulator.url, None)
+        for answer in (b"[]", b"<html>", b'{"targets": 1}', b"[1]", b'[{"targets": 1}]'):
+            simulator.answers["/simulator/targets"] = 200, answer
+            with pytest.raises(CountsUnusable, match="of a simulator whose endpoint is in service"):
+                read_models(simulator.url, None)
 
 
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:

@@ -73,3 +73,5 @@ def test_nothing_came() -> None:
     )
     assert pictures(page) == []
     assert "no counts: no workflow" in page
+    assert "drift in 0 of 2 models; nothing is measured of 1" in page
+    assert 'class="good"' not in page

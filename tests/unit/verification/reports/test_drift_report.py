@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ensemble_tools.serving.features import ModelFeatures
+from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts
 from tests.unit.verification.drift.made_counts import make_ids, make_model, make_numbers
 from verification.drift.documents import read_document
 from verification.reports.drift_report import (
@@ -32,7 +33,7 @@ def test_one_model() -> None:
     assert title == "shop (3fb1): 1000 rows came; columns: 3, of which drift 2, 1 of them much"
     assert head.split("  ")[0] == "column"
     assert [row.split() for row in rows] == [
-        ["age", "400", "0.00", "0.00", "0.00", "-", "+0.50", "0.50", "large"],
+        ["age", "400", "-", "0.00", "0.00", "-", "+0.50", "0.50", "large"],
         ["item_id", "1000", "3.00", "0.00", "-", "0.000", "-", "-", "moderate"],
         ["country", "400", "0.00", "0.00", "-", "0.000", "-", "-", "stable"],
     ]
@@ -47,6 +48,18 @@ def test_several_models() -> None:
     assert "none.tar.gz (00bb): no counts: the archive has no NVTabular workflow" in text
     assert "77aa: 400 rows came; columns: 1, of which drift 0, 0 of them much" in text
     assert text.count("country") == 1
+
+
+def test_what_nothing_is_known_of_is_not_stable() -> None:
+    """A column without values, as before the first request; one without any measure."""
+    title, _, _, row = printed(make_model(make_ids(came=())))
+    assert title == "shop (3fb1): 0 rows came, and no values to measure; columns: 1"
+    assert row.split() == ["user_id", "0", *"------", "no", "values"]
+    silent = ColumnCounts("visits", 4, 4, 4, has_keys=False)
+    row = printed(make_model(silent))[-1]
+    assert row.split() == ["visits", "4", "-", "0.00", *"-----"]
+    drift = json.loads(build_drift_json(measure_drift([make_model(silent)])))["models"][0]["drift"]
+    assert drift[0]["severity"] is None
 
 
 def test_no_models() -> None:
@@ -85,7 +98,7 @@ def test_json_has_the_measures_and_is_read_again() -> None:
     assert age == {
         "workflow": "0_transformworkflowtriton",
         "column": "age",
-        "unseen": 0.0,
+        "unseen": None,
         "nulls": 0.0,
         "outside": 0.0,
         "psi": None,

@@ -24,7 +24,7 @@ def write_file(directory: Path) -> Path:
     """A file of two columns."""
     columns = [
         CountedColumn("age", 0, mean=40.0, std=3.0),
-        CountedColumn("user", 1, has_buckets=True, buckets=tuple(range(32))),
+        CountedColumn("user", 1, has_buckets=True, buckets=tuple(range(32)), kinds={"keys"}),
     ]
     file, sums = CounterFile(directory, [column.to_json() for column in columns]), Sums(2)
     sums.add(0, counted=7, values=7, nulls=2)
@@ -39,6 +39,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     age, user = read_counts(tmp_path)
     assert (age.column, age.rows_seen, age.counted, age.nulls, age.sum) == ("age", 7, 7, 2, 2.5)
     assert (age.fitted.mean, age.fitted.std, age.fitted.low, age.buckets) == (40.0, 3.0, None, ())
+    assert (age.has_keys, user.has_keys) == (False, True)
     assert (user.unseen, user.buckets, user.fitted.buckets) == (12, (0,) * 32, tuple(range(32)))
 
 
