@@ -363,6 +363,7 @@ def test_an_archive_in_another_folder_is_named(
     (tmp_path / "day/shop/AllTraffic").rename(tmp_path / "day/shop/v1")
     (tmp_path / "archives/tenants").mkdir(parents=True)
     (tmp_path / "archives/tenants/a.tar.gz").touch()
+    (tmp_path / "archives/day/a.tar.gz").mkdir(parents=True)
     capture = tmp_path / "day/shop/v1/tenants"
     words = ("--capture", str(capture), "--model", str(tmp_path / "archives"))
     assert cli(*words, "--report", str(tmp_path / "report")) == 1

@@ -138,7 +138,8 @@ def _read_schedule(settings: Settings, capture: Path) -> tuple[Settings, Schedul
     if missing:
         assert folder is not None, "archives are missing in a folder"
         archive = missing[0] + SUFFIX
-        below = (path.relative_to(folder).as_posix() for path in folder.rglob(f"*{SUFFIX}"))
+        archives = (path for path in folder.rglob(f"*{SUFFIX}") if path.is_file())
+        below = (path.relative_to(folder).as_posix() for path in archives)
         deeper = next((path for path in below if path.endswith(f"/{archive}")), "")
         other = f", but {deeper}" if deeper else ""
         advice = ", or with --capture the one that has <endpoint>/<variant>/" if deeper else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +46,30 @@ def test_whole_numbers_are_digits_alone(
     with pytest.raises(SystemExit):
         read_command("simulator")
     assert f"argument {option}: found {text!r}, expected {expected}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("s3://b/p", "s3://b/p is no path; copy it first: aws s3 sync s3://b/p DIR"),
+        ("https://host/r.jsonl", "https://host/r.jsonl is no path; download it first"),
+        ("", "found "),
+    ],
+)
+def test_an_address_of_a_capture_is_no_path(
+    text: str,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As option of a replay, and as trace of a plan; nor is a text that is empty."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f"[demand]\ntrace = {json.dumps(text)}\n")
+    monkeypatch.setattr(sys, "argv", ["simulator", "replay", "--capture", text])
+    with pytest.raises(SystemExit, match="2"):
+        read_command("simulator")
+    assert f"argument --capture: {sentence}" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["simulator", "plan", str(plan)])
+    assert read_command("simulator")() != 0
+    assert f"demand.trace: {sentence}" in capsys.readouterr().err
