@@ -90,8 +90,9 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "source",
         metavar="URL|FILE",
-        help="the address of the container's API, such as http://127.0.0.1:8080, or a file that "
-        "its GET /models/<name>/features, or --json, gave",
+        help="the address of the container's API, such as http://127.0.0.1:8080, or of a "
+        "simulator, all of whose containers are asked; or a file that GET /models/<name>/features, "
+        "or --json, gave",
     )
     parser.add_argument(
         "model",

@@ -152,6 +152,7 @@ def test_values_are_counted(served: Served) -> None:
         columns = counted_columns(served.compiled, "counted")
     assert {*columns} == {tensor["name"] for tensor in request["inputs"]}
     assert {(column["counted"], column["values"]) for column in columns.values()} == {(15, 15)}
+    assert {name for name in columns if columns[name]["has_keys"]} == {"item_id", "user_id"}
     sent = {tensor["name"]: np.array(tensor["data"]) for tensor in request["inputs"]}
     for name in ("item_id", "user_id"):
         file = root / STEP / f"1/workflow/categories/unique.{name}.parquet"
