@@ -59,7 +59,7 @@ def to_the_end(main: Callable[[], int]) -> int:
         try:
             leave_in_order()
             with contextlib.suppress(OSError):  # nowhere to write; it may not have to
-                own = f"{tempfile.gettempdir()}/ensemble-tools-{secrets.token_hex(8)}"
+                own = f"{tempfile.gettempdir()}/merlin-{secrets.token_hex(8)}"
                 os.mkdir(own, 0o700)
                 tempfile.tempdir = own
             return main()

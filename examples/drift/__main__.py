@@ -71,6 +71,8 @@ def story(picture: Path | None, scratch: Path) -> bool:
             compared = [*pool.map(compare, (exports / "shop-b-mixed", exports / "shop-b-noon"))]
     for done in compared:
         _print_indented(line for line in done.stdout.splitlines() if line.startswith(_SHOWN))
+        if done.returncode not in (0, _NOT_WITHIN):
+            _print_indented(done.stderr.splitlines())
     good &= [done.returncode for done in compared] == [_NOT_WITHIN, 0]
     pack(exports / "shop-b-noon", archives / NEW)
     (scratch / "tomorrow").mkdir()
