@@ -159,7 +159,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "measured (no wrk, a server that did not start, a wrong answer; the reason is printed and "
         "stands in the report); 2 misuse; 130 after Ctrl-C, with all servers stopped and nothing "
         "written. The whole run takes about half an hour, that of workflows three quarters of one, "
-        "those of observing and fairness five and twelve minutes, the short one about two minutes.",
+        "those of observing and fairness ten and twelve minutes, the short one about two minutes.",
     )
     parser.add_argument(
         "suite",

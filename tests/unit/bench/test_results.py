@@ -23,7 +23,7 @@ PAGE = "before\n<!-- figures: observing -->\nstale\n<!-- end of the figures -->\
 
 def row(name: str, ours: float) -> dict[str, list[Line]]:
     """A row of one line."""
-    values = {"nothing": [2e-4], "ours": [ours], "every line": [3e-4]}
+    values = {"nothing": [2e-4], "ours": [ours], "every line": [3e-4], "captured": [2.2e-4]}
     line = Line(f"{name}, p50", "s", values, ratio_at_most(1.1), against="nothing")
     return {name: [line]}
 
@@ -32,12 +32,14 @@ def recorded(
     measured: Measured, rows: dict[str, list[Line]], before: Results | None = None
 ) -> Results:
     """In an order that is not that of the measurements."""
-    return (before or Results({})).with_rows("observing", measured, rows, ("b", "a"))
+    return (before or Results({})).with_rows(
+        "observing", measured, rows, ("observed_b", "observed_a")
+    )
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     """Goals and the machine with it."""
-    results = recorded(FIRST, row("a", 2.5e-4) | row("b", 2e-4))
+    results = recorded(FIRST, row("observed_a", 2.5e-4) | row("observed_b", 2e-4))
     file = tmp_path / "results.json"
     file.write_text(format_results(results), "utf-8")
     assert read_results(file) == results
@@ -45,44 +47,44 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 def test_a_row_that_is_measured_again_takes_its_own_place() -> None:
     """The others stay, with the day on which they were measured."""
-    results = recorded(FIRST, row("a", 2.5e-4) | row("b", 2e-4))
-    again = recorded(LATER, row("a", 2.1e-4), before=results)
-    assert again.line("observing", "a", "a, p50").values["ours"] == [2.1e-4]
+    results = recorded(FIRST, row("observed_a", 2.5e-4) | row("observed_b", 2e-4))
+    again = recorded(LATER, row("observed_a", 2.1e-4), before=results)
+    assert again.line("observing", "observed_a", "observed_a, p50").values["ours"] == [2.1e-4]
     days = {name: row.measured.date for name, row in again.suites["observing"].items()}
-    assert list(days.items()) == [("b", "2026-11-24"), ("a", "2026-11-26")]
+    assert list(days.items()) == [("observed_b", "2026-11-24"), ("observed_a", "2026-11-26")]
 
 
 def test_a_line_that_was_not_measured_is_named() -> None:
     """A page cannot quote it."""
-    results = recorded(FIRST, row("a", 2.5e-4))
-    with pytest.raises(KeyError, match="observing, a: throughput"):
-        results.line("observing", "a", "throughput")
+    results = recorded(FIRST, row("observed_a", 2.5e-4))
+    with pytest.raises(KeyError, match="observing, observed_a: throughput"):
+        results.line("observing", "observed_a", "throughput")
 
 
 def test_a_page_gets_the_figures_between_its_marks() -> None:
     """With where they were measured; the rest of the page stays. A second time changes nothing."""
-    page = quote(PAGE, recorded(FIRST, row("a", 2.5e-4)))
+    page = quote(PAGE, recorded(FIRST, row("observed_a", 2.5e-4)))
     assert page.startswith("before\n<!-- figures: observing -->\nMeasured on 2026-11-24, ")
-    assert "| a, p50 | 200 µs | 250 µs | 300 µs |\n" in page
+    assert "| observed_a, p50 | 200 µs | 250 µs | 300 µs | 220 µs |\n" in page
     assert "stale" not in page
     assert page.endswith("<!-- end of the figures -->\nafter\n")
-    assert quote(page, recorded(FIRST, row("a", 2.5e-4))) == page
+    assert quote(page, recorded(FIRST, row("observed_a", 2.5e-4))) == page
 
 
 def test_a_lost_end_takes_nothing_with_it() -> None:
     """What stands up to the next quotation is the page's own."""
     broken = PAGE.replace("<!-- end of the figures -->", "prose") + PAGE
-    page = quote(broken, recorded(FIRST, row("a", 2.5e-4)))
+    page = quote(broken, recorded(FIRST, row("observed_a", 2.5e-4)))
     assert page.startswith("before\n<!-- figures: observing -->\nstale\nprose\nafter\nbefore\n")
     assert page.count("Measured on") == 1
 
 
 def test_rows_of_several_runs_are_told_apart() -> None:
     """Each with the day of its own run."""
-    results = recorded(FIRST, row("a", 2.5e-4) | row("b", 2e-4))
-    page = quote(PAGE, recorded(LATER, row("a", 2.1e-4), before=results))
-    assert "- `b`: measured on 2026-11-24, 2 cores" in page
-    assert "- `a`: measured on 2026-11-26, 2 cores" in page
+    results = recorded(FIRST, row("observed_a", 2.5e-4) | row("observed_b", 2e-4))
+    page = quote(PAGE, recorded(LATER, row("observed_a", 2.1e-4), before=results))
+    assert "- `observed_b`: measured on 2026-11-24, 2 cores" in page
+    assert "- `observed_a`: measured on 2026-11-26, 2 cores" in page
 
 
 def test_a_runs_own_file_is_like_the_recorded_one(tmp_path: Path) -> None:
