@@ -76,7 +76,7 @@ check:  ## lint, then the unit and golden tests that are quick and need no trito
 	@$(MAKE) --no-print-directory lint
 	$(call pytest,4) $(short) -m 'not (tritonserver or slow or thorough)' tests/architecture tests/unit tests/golden $(short_suites)
 
-test:  ## lint, and the image's suite with the projects' short ones, side by side: 9 minutes (N=6 tests at a time)
+test:  ## lint, and the image's suite with the projects' short ones, side by side: 8 minutes (N=6 tests at a time)
 	@PYTHON=$(named) requirements/system.sh test
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory -j2 lint suite
