@@ -279,7 +279,7 @@ class Container:
         self._server.should_exit = True
         await self._answering
         self._watching.cancel()
-        await self.observability.publish_last()
+        await self.observability.publish_last(self._constants.last_metrics_s)
         await self.triton.close()  # tritonserver waits for connections that are open
         self.observability.send_last()
 

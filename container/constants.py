@@ -31,6 +31,8 @@ class Constants:
     #: With what is published last it is 25 s at most: the platform kills after 30.
     drain_timeout_s: int = 12
     triton_stop_timeout_s: float = 6.0
+    #: Before tritonserver is ended, for the last publication of metrics.
+    last_metrics_s: float = 2.0
 
     def start_timeout(self, gpus: int) -> float:
         """On a machine with so many GPUs."""

@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Of the time to stop in, what the last publication of metrics gets, and the last spans.
-_LAST_METRICS_S, _LAST_TRACES_S = 2.0, 2.0
-#: What the last captures get, beside tritonserver's own end.
-_LAST_CAPTURES_S = 8.0
+#: Of the time to stop in, what the last spans and captures get, beside tritonserver's own end.
+_LAST_TRACES_S, _LAST_CAPTURES_S = 2.0, 8.0
 #: From one look at departed models to the next, in seconds.
 _FORGET_S = 10.0
 #: How long a page waits for tritonserver's version, in seconds, where it is not known yet.
@@ -116,13 +114,13 @@ class Observability:
         if self._publisher is not None:
             yield restart_for_ever("metrics", self._publisher.run)
 
-    async def publish_last(self) -> None:
-        """Publish the rest to CloudWatch, for a bounded time; nothing is answered any more.
+    async def publish_last(self, limit_s: float) -> None:
+        """Publish the rest to CloudWatch, in `limit_s` at most; nothing is answered any more.
 
         tritonserver is still asked for its numbers.
         """
         if self._publisher is not None:
-            await self._publisher.finish(_LAST_METRICS_S)
+            await self._publisher.finish(limit_s)
 
     def send_last(self) -> None:
         """Begin to send the last traces and captures; until_sent awaits it."""

@@ -87,7 +87,8 @@ async def test_one_that_leaves_answers_what_it_was_asked(
     with fake_container() as (port, process):
         async with _playing(tmp_path, port, names, monkeypatch) as (endpoint, log):
             await until(lambda: _serves(endpoint), "it is in service")
-            assert sorted(p.name for p in (tmp_path / "folder").iterdir()) == ["127.0.0.1", "other"]
+            folder, kept = tmp_path / "folder", ["127.0.0.1", "other"]
+            await until(lambda: sorted(p.name for p in folder.iterdir()) == kept, "old ones go")
             asked = asyncio.create_task(endpoint.invoke(Invocation("r", "m.tar.gz", b"", {})))
             await until(lambda: any(e.kind == "loaded" for e in log.since(0)), "it is loaded")
             process.send_signal(signal.SIGSTOP)
@@ -96,7 +97,6 @@ async def test_one_that_leaves_answers_what_it_was_asked(
             assert not asked.done()
             process.send_signal(signal.SIGCONT)
             assert json.loads((await asked).body)["answer"] == "m.tar.gz"
-            folder = tmp_path / "folder"
             await until(lambda: [p.name for p in folder.iterdir()] == ["other"], "no folder stays")
 
 

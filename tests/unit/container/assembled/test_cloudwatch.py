@@ -9,6 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
+from container.constants import Constants
 from tests.support import models
 from tests.support.cloudwatch_metrics import metrics_of, read_events
 from tests.support.moto_server import moto_server
@@ -41,7 +42,8 @@ def test_a_container_that_stops_has_published_all(aws: pytest.MonkeyPatch, tmp_p
     asked = {"left": 3, "stays": 2}
     with moto_server() as url:
         aws.setenv(ENDPOINT, url)
-        with container_on_fake(tmp_path, **PUBLISHING) as endpoint:
+        patient = Constants(last_metrics_s=60)
+        with container_on_fake(tmp_path, None, patient, **PUBLISHING) as endpoint:
             for name, times in asked.items():
                 directory = models.sums(endpoint.model_root / name / "model", [1, 2])
                 assert endpoint.load(name, directory).status_code == 200
