@@ -1,6 +1,6 @@
 """Commands of packages above this library: here are their names, and the process becomes them.
 
-What runs models, or makes requests of them, this library does not know (decision 12).
+What runs models, or makes requests of them, this library does not know (decision 26).
 """
 
 from __future__ import annotations
