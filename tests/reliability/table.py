@@ -97,19 +97,29 @@ def _happened(one: dict[str, Any]) -> str:
 
 
 def _beside(found: Any) -> Iterator[tuple[str, ...]]:
-    """A row for each family of requests, and one for each archive."""
-    hanging = {one.name for one in HOSTILE_ARCHIVES if one.hangs}
-    families: dict[str, list[Any]] = {}
+    """A row for each family of requests, and one for archives that Triton's frontend ends alike."""
+    hanging = {archive.name for archive in HOSTILE_ARCHIVES if archive.hangs}
+    groups: dict[tuple[object, ...], list[Any]] = {}
     for row in found or ():
-        families.setdefault(row["family"], []).append(row)
-    for family, members in families.items():
+        family, hangs = row["family"], row["name"] in hanging
+        outcome = _frontend_outcome(row) if family == _ARCHIVE else ()
+        groups.setdefault((family, hangs, *outcome), []).append(row)
+    for members in groups.values():
+        family = members[0]["family"]
+        kinds = f", {len(members)} kinds" if len(members) > 1 else ""
         if family == _ARCHIVE:
-            for row in members:
-                test = "`make beside`" if row["name"] in hanging else "test_hostile.py"
-                yield (f"{family}: {row['name']}", *_outcomes([row]), test)
-        else:
-            kinds = f", {len(members)} kinds" if len(members) > 1 else ""
-            yield (f"{family}{kinds}", *_outcomes(members), "test_hostile.py")
+            kinds = f": {'; '.join(row['name'] for row in members)}"
+        test = "`make beside`" if members[0]["name"] in hanging else "test_hostile.py"
+        yield (f"{family}{kinds}", *_outcomes(members), test)
+
+
+def _frontend_outcome(row: dict[str, Any]) -> tuple[object, ...]:
+    """Whether it died, what it answered, and whether others noticed; empty where it was not asked.
+
+    How long it took and how much memory are left out.
+    """
+    outcomes = [Outcome(**one) for one in row["outcomes"] if one["server"] == "frontend"]
+    return tuple((one.death, one.status, not one.witness) for one in outcomes)
 
 
 def _outcomes(members: list[Any]) -> tuple[str, str, str]:
