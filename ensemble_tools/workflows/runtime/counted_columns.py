@@ -72,6 +72,7 @@ class Matrix:
     def __init__(self, registers: Sequence[Register]) -> None:
         self._registers = [it.register for it in registers]
         self._numbers = np.array([it.column.number for it in registers])
+        self._has_values = np.array([it.has_values for it in registers])
 
     def note(self, columns: Sequence[Column]) -> Any:
         """The values of one request, copied."""
@@ -93,6 +94,13 @@ class Matrix:
         """Add values to the columns' numbers: a row of them for each register."""
         raise NotImplementedError
 
+    def _add_values(self, sums: Sums, weight: int, is_null: Any) -> None:
+        """Add how many values, and how many nulls, columns have that count theirs here."""
+        own, count = self._has_values, is_null.shape[1]
+        if own.any():
+            sums.add(self._numbers[own], counted=count, values=weight * count)
+            sums.add(self._numbers[own], nulls=weight * is_null[own].sum(axis=1))
+
 
 class Nulls(Matrix):
     """Floats of a request, and the nulls among them; of other values there are only so many."""
@@ -107,6 +115,7 @@ class Normalized(Matrix):
 
     def _add(self, sums: Sums, weight: int, values: Any) -> None:
         values = values.astype(np.float64)
+        self._add_values(sums, weight, np.isnan(values))
         is_finite = np.abs(values) < _LARGEST
         values[~is_finite] = 0
         squares = np.einsum("ij,ij->i", values, values)
@@ -124,6 +133,7 @@ class Scaled(Matrix):
         )
 
     def _add(self, sums: Sums, weight: int, values: Any) -> None:
+        self._add_values(sums, weight, np.isnan(values))
         is_outside = (values < self._low) | (values > self._high)
         sums.add(self._numbers, outside=weight * is_outside.sum(axis=1))
 
@@ -137,17 +147,13 @@ class Labels(Matrix):
             np.array([[getattr(it, name)] for it in registers], np.int64)
             for name in ("null", "least", "first", "size")
         )
-        self._has_values = np.array([it.has_values for it in registers])
 
     def _add(self, sums: Sums, weight: int, values: Any) -> None:
         labels = values.astype(np.int64)
-        nulls = (labels == self._null).sum(axis=1)
-        is_known = labels >= self._least
-        count = labels.shape[1]
-        sums.add(self._numbers, unseen=weight * (count - nulls - is_known.sum(axis=1)))
-        own = self._has_values
-        sums.add(self._numbers[own], counted=count, values=weight * count)
-        sums.add(self._numbers[own], nulls=weight * nulls[own])
+        is_null, is_known = labels == self._null, labels >= self._least
+        self._add_values(sums, weight, is_null)
+        unseen = (~is_null & ~is_known).sum(axis=1)
+        sums.add(self._numbers, unseen=weight * unseen)
         numbers = bucket_labels(labels, self._first, self._size, BUCKETS)
         numbers += np.arange(len(labels))[:, None] * BUCKETS
         buckets = np.bincount(numbers[is_known], minlength=len(labels) * BUCKETS)

@@ -44,9 +44,9 @@ from .tensors import InputColumn
 SAMPLE = 64
 #: When the thread is woken: values; and notes, each of which takes some 400 bytes.
 _ENOUGH_VALUES, _ENOUGH_NOTES = 2**17, 4_096
-#: Values that are held at most, of 8 bytes for most, and those of one request beside which none are
-#: held; a request beyond them is not counted.
-_MOST_VALUES, _MOST_OF_ONE = 2**19, 2**22
+#: Values, of 8 bytes for most: beside more that are held no request is noted, and none that has
+#: more by itself.
+_MOST_HELD, _MOST_OF_ONE = 2**19, 2**22
 #: How many seconds notes wait for others: less than an unload waits until it kills a process that
 #: has answered (serve/models/departures.py). And a model that ends for the thread.
 LONGEST_WAIT_S, _END_S = 0.15, 1.0
@@ -153,12 +153,13 @@ class FeatureCounter:
         self._file = CounterFile(directory, [it.to_json() for it in self._columns.values()])
 
     def _watch_numbers(self, operation: Any, column: CountedColumn, register: int) -> None:
+        counted = Register(register, column, has_values=column.begin("values"))
         if operation.name == "normalize":
             column.mean, column.std = _float(operation.mean), _float(operation.std)
-            self._normalized.append(Register(register, column))
+            self._normalized.append(counted)
         else:
             column.low, column.high = _float(operation.min), _float(operation.max)
-            self._scaled.append(Register(register, column))
+            self._scaled.append(counted)
 
     def _watch_labels(
         self, operation: Any, column: CountedColumn, table: Lookup, register: int
@@ -197,7 +198,7 @@ class FeatureCounter:
             self._rows_seen += rows
             is_drawn = weight == 1 or self._draw() * weight < 1
             held = self._values_noted - self._values_counted
-            if is_drawn and held + values <= (_MOST_VALUES if held else _MOST_OF_ONE):
+            if is_drawn and held <= _MOST_HELD and values <= _MOST_OF_ONE:
                 if not self._watchers:
                     self._watchers = self._group(columns)
                 notes = [watcher.note(columns) for watcher in self._watchers]
@@ -246,12 +247,14 @@ class FeatureCounter:
     # -- behind the answers
 
     def _run(self) -> None:
+        is_last = False
         try:
-            while not self._stopping:
+            while not is_last:
                 self._some.wait()
                 self._some.clear()
                 self._enough.wait(LONGEST_WAIT_S)
                 self._enough.clear()
+                is_last = self._stopping  # before it counts what is pending by then
                 self._count()
         except Exception as error:
             self._end(error)

@@ -93,14 +93,20 @@ class LoadedProgram:
             for number, source in enumerate(self._inputs):
                 columns[number] = source.read(tensors)
             self._check_rows(columns)
-            if not columns[0].rows or not self._do_steps(columns):
-                return {output.name: output.write_no_rows() for output in self._outputs}
+            if not columns[0].rows:
+                return self._answer_no_rows()
             answer: dict[str, Any] = {}
-            for output in self._outputs:
-                answer.update(output.write(columns[output.reads]))
+            if self._do_steps(columns):
+                for output in self._outputs:
+                    answer.update(output.write(columns[output.reads]))
+            else:
+                answer = self._answer_no_rows()
             if self._counter is not None:
                 self._counter.count(columns)
         return answer
+
+    def _answer_no_rows(self) -> dict[str, Any]:
+        return {output.name: output.write_no_rows() for output in self._outputs}
 
     def _do_steps(self, columns: list[Any]) -> bool:
         """Fill the registers; whether there are rows left to answer."""

@@ -18,7 +18,7 @@ from ensemble_tools.workflows.runtime.columns import Column, RequestError
 from ensemble_tools.workflows.runtime.counting import LONGEST_WAIT_S, FeatureCounter
 from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, read_counts
 from ensemble_tools.workflows.runtime.operations.filling import DropMissing
-from ensemble_tools.workflows.runtime.operations.scaling import Normalize
+from ensemble_tools.workflows.runtime.operations.scaling import Normalize, Scale
 from ensemble_tools.workflows.runtime.program import COUNTS
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 from serve.models.departures import SETTLED_S
@@ -193,6 +193,30 @@ def test_requests_of_a_great_many_rows(rows: int, counted: int, tmp_path: Path) 
     assert column.values == counted * (rows // 64)
 
 
+def test_a_large_request_beside_small_ones(tmp_path: Path) -> None:
+    """It is counted, though what came just before is not yet."""
+    counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: 0.0)
+    counter.open(tmp_path)
+    counter.count(columns_of(1))
+    counter.count(columns_of(2**20))
+    counter.close()
+    (column,) = read_counts(tmp_path)
+    assert (column.rows_seen, column.counted) == (2**20 + 1, 2**20 + 1)
+
+
+def test_what_comes_while_others_are_counted_is_counted_at_the_end(tmp_path: Path) -> None:
+    """The thread may be at any point of its work when the model ends."""
+    for delay in range(30):
+        counter = FeatureCounter([InputColumn("a", ("a",), False)], draw=lambda: 0.0)
+        counter.open(tmp_path)
+        counter.count(columns_of(2**19))
+        time.sleep(delay * 3e-4)
+        counter.count(columns_of(5))
+        counter.close()
+        (column,) = read_counts(tmp_path)
+        assert column.counted == column.rows_seen == (delay + 1) * (2**19 + 5)
+
+
 def test_an_error_ends_the_counting(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It is said once."""
     draws = iter([0.0])
@@ -204,19 +228,27 @@ def test_an_error_ends_the_counting(tmp_path: Path, capfd: pytest.CaptureFixture
     assert capfd.readouterr().err == "values of columns are not counted: StopIteration: \n"
 
 
+def write_steps(directory: Path, steps: tuple[Step, ...], answers: tuple[int, ...]) -> None:
+    """A program of the columns a and b; answers: their registers in the end."""
+    inputs = tuple(InputColumn(name, (name,), text=False) for name in "ab")
+    outputs = tuple(
+        OutputColumn(name, (name,), register, False, "f4", ())
+        for name, register in zip("ab", answers, strict=True)
+    )
+    for folder in ("tables", COUNTS):
+        (directory / folder).mkdir()
+    text = program_text(Program(inputs, steps, outputs, 6), [])
+    (directory / "tables/program.json").write_text(text)
+
+
 def test_rows_that_an_operator_drops(tmp_path: Path) -> None:
     """What comes is counted before, what is normalized behind it."""
-    inputs = tuple(InputColumn(name, (name,), text=False) for name in "ab")
-    outputs = tuple(OutputColumn(n, (n,), 4 + i, False, "f4", ()) for i, n in enumerate("ab"))
     steps = (
         Step(DropMissing(1), (0, 1), (2, 3), "Dropna", ("a", "b")),
         Step(Normalize(0, 1, "float32", "a"), (2,), (4,), "Normalize", ("a",)),
         Step(Normalize(0, 1, "float32", "b"), (1,), (5,), "Normalize", ("b",)),
     )
-    for folder in ("tables", COUNTS):
-        (tmp_path / folder).mkdir()
-    text = program_text(Program(inputs, steps, outputs, 6), [])
-    (tmp_path / "tables/program.json").write_text(text)
+    write_steps(tmp_path, steps, (4, 5))
     program = load_program(tmp_path)
     for gaps in (1, 3, 2):
         values = np.arange(5.0)
@@ -226,3 +258,38 @@ def test_rows_that_an_operator_drops(tmp_path: Path) -> None:
     a, b = read_counts(tmp_path / COUNTS)
     assert (a.values, a.nulls, a.finite, a.sum) == (15, 6, 9, 10 + 7 + 9)
     assert (b.values, b.nulls, b.finite, b.sum) == (15, 0, 15, 15)
+
+
+def test_a_request_all_of_whose_rows_are_dropped(tmp_path: Path) -> None:
+    """It is answered, and so what came is counted: its nulls above all, also as the first."""
+    steps = (
+        Step(Normalize(0, 1, "float32", "b"), (1,), (2,), "Normalize", ("b",)),
+        Step(DropMissing(1), (0, 2), (3, 4), "Dropna", ("a", "b"), is_last=True),
+    )
+    write_steps(tmp_path, steps, (3, 4))
+    program = load_program(tmp_path)
+    for value in (np.nan, 7.0, np.nan):
+        answer = program.run({"a": np.array([value, np.nan]), "b": np.array([1.0, 2.0])})
+        assert len(answer["a"]) == np.isfinite(value)
+    program.close()
+    a, b = read_counts(tmp_path / COUNTS)
+    assert (a.rows_seen, a.values, a.nulls) == (6, 6, 5)
+    assert (b.values, b.finite, b.sum) == (6, 6, 9)
+
+
+def test_numbers_under_a_name_that_no_request_has(tmp_path: Path) -> None:
+    """Their values and nulls are counted where they are scaled, and once."""
+    steps = (
+        Step(Normalize(0, 1, "float32", "new"), (0,), (2,), "Normalize", ("new",)),
+        Step(Scale(0, 1, "float32", "new"), (0,), (3,), "NormalizeMinMax", ("new",)),
+        Step(Scale(0, 1, "float32", "other"), (1,), (4,), "NormalizeMinMax", ("other",)),
+    )
+    write_steps(tmp_path, steps, (3, 4))
+    program = load_program(tmp_path)
+    program.run({"a": np.array([1, 2, np.nan]), "b": np.array([np.nan, 0, np.nan])})
+    program.close()
+    counted = {
+        it.column: (it.counted, it.values, it.nulls, it.outside)
+        for it in read_counts(tmp_path / COUNTS)
+    }
+    assert (counted["new"], counted["other"]) == ((3, 3, 1, 1), (3, 3, 2, 0))
