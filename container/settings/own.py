@@ -135,8 +135,8 @@ class OwnSettings:
         "64",
         "MB that an invocation's body may have, also once it is inflated; more is 413, and"
         " so is more than a quarter of `SERVE_MAX_WAITING_TOTAL_MB`; JSON that is not turned into"
-        " binary tensors may have 16 (Payloads, above). tritonserver up to 2.51 has no limit of its"
-        " own; that of a later one (`--http-max-input-size`, 25.06) is lifted",
+        " binary tensors may have 16 ([payloads](contract.md#payloads)). tritonserver up to 2.51"
+        " has no limit of its own; that of a later one (`--http-max-input-size`, 25.06) is lifted",
         whole(1),
     )
     max_waiting_total_mb: int = variable(
@@ -144,10 +144,10 @@ class OwnSettings:
         "1024",
         "MB of requests and answers that are held, those that wait, those still coming and"
         " what is made of them included, before more get 503 with `Retry-After`; of one model a"
-        " quarter of it, and what alone is more than that is 413, or 500 for an answer. Beside it"
-        " 1,000 requests of a model may wait for a place in tritonserver, 4,000 of all. Places come"
-        " first: at least 4 requests of each model are at work before one waits, more with more"
-        " instances, with batches, or while it is quick",
+        " quarter of it, and what alone is more than that is 413, or 500 for an answer. Besides,"
+        " 1,000 requests of a model may wait for a place in tritonserver, 4,000 of all; at least 2"
+        " requests of each model are at work before one waits, more with more instances, with"
+        " batches, or while it is quick",
         whole(4),
     )
     rate_limit: float = variable(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ensemble_tools.explain.archive_picture import make_picture
@@ -29,7 +29,17 @@ def _rows(notebook: Path) -> Iterator[str]:
     paragraph = " ".join(told.partition("\n\n")[0].split()).removesuffix(".")
     for workflow in _workflows(_EXPORTS / notebook.stem / "repository"):
         reasons = [workflow.not_compiled] if workflow.not_compiled else workflow.kept
-        yield f"| {paragraph} | {workflow.mark} | {'; '.join(reasons)} |"
+        yield f"| {paragraph} | {workflow.mark} | {'; '.join(_join_alike(reasons))} |"
+
+
+def _join_alike(reasons: Iterable[str]) -> Iterator[str]:
+    """Operators that NVTabular runs for the same reason, which stands behind the last colon."""
+    alike: dict[str, list[str]] = {}
+    for reason in reasons:
+        operator, _, why = reason.rpartition(": ")
+        alike.setdefault(why, []).append(operator)
+    for why, operators in alike.items():
+        yield f"{', '.join(dict.fromkeys(operators))}: {why}" if operators != [""] else why
 
 
 def _workflows(repository: Path) -> list[Workflow]:

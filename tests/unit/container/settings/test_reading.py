@@ -341,7 +341,7 @@ def test_rows_say_what_else_counts() -> None:
     assert "JSON that is not turned into binary tensors may have 16" in largest
     assert "tritonserver up to 2.51 has no limit of its own" in largest
     assert "ten seconds more" in meaning["SERVE_LOAD_TIMEOUT"]
-    assert "at least 4 requests" in meaning["SERVE_MAX_WAITING_TOTAL_MB"]
+    assert "at least 2 requests" in meaning["SERVE_MAX_WAITING_TOTAL_MB"]
 
 
 @given(st.dictionaries(st.sampled_from(ALL_NAMES), st.text(max_size=30), max_size=8))
