@@ -16,7 +16,6 @@ from container.settings.values import (
     metric_dimensions,
     names,
     percent,
-    percent_or_off,
     rate,
     some_of,
     whole,
@@ -164,7 +163,7 @@ class OwnSettings:
         "percent of requests, such as `10` or `0.5`, that are asked of the [candidate"
         "](candidates.md) in a model's archive, too, after their callers were answered; `0`:"
         " candidates are not loaded",
-        percent_or_off,
+        percent,
     )
     translate_json_from: int = variable(
         "SERVE_TRANSLATE_JSON_FROM",
@@ -219,7 +218,7 @@ class OwnSettings:
     capture_percent: float = variable(
         "SERVE_CAPTURE_PERCENT",
         "100",
-        "percent of requests, such as `5` or `0.1`, that are captured",
+        "percent of requests, such as `5` or `0.1`, that are captured; `0`: none",
         percent,
     )
     capture_mb: int = variable(

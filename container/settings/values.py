@@ -180,14 +180,7 @@ def rate(raw: str) -> float:
 
 
 def percent(raw: str) -> float:
-    """Above 0, up to 100."""
-    if not re.fullmatch(_PERCENT, raw) or not 0 < float(raw) <= 100:
-        raise Unfit("a number above 0, up to 100, such as 5 or 0.1")
-    return float(raw)
-
-
-def percent_or_off(raw: str) -> float:
-    """The same, or 0 for off."""
+    """From 0, for off, to 100."""
     if not re.fullmatch(_PERCENT, raw) or float(raw) > 100:
         raise Unfit("a number from 0 (off) to 100, such as 10 or 0.5")
     return float(raw)

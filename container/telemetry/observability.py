@@ -144,7 +144,7 @@ class Observability:
 
     def _start_capture(self, spool_folder: Path) -> CaptureWriter | None:
         """None where it is off. Raises SettingsError."""
-        if self._settings.capture is None:
+        if self._settings.capture is None or not self._settings.capture_percent:
             return None
         if self._settings.inference_type == "generate_stream":
             log.warning("SERVE_CAPTURE has no effect: answers that stream are not captured")

@@ -30,8 +30,9 @@ _BINARY_SIZE = "binary_data_size"
 #: What a request and an answer have; tritonserver reads nothing else.
 _TENSORS = ("inputs", "outputs")
 _MEMBERS = ("id", "model_name", "model_version", "parameters", *_TENSORS)
-#: What is kept of a tensor that is hidden, beside its data.
-_TENSOR_MEMBERS = ("name", "shape", "datatype", "parameters")
+#: What is kept of a tensor that is hidden, and of any other.
+_DESCRIPTION = ("name", "shape", "datatype", "parameters")
+_TENSOR_MEMBERS = (*_DESCRIPTION, "data")
 _DIGEST_SIZE, _LENGTH_SIZE = 8, 4
 #: Names that a column of SERVE_CAPTURE_OMIT is compared with, if nothing has its name.
 _MOST_WRITTEN = 1000
@@ -82,16 +83,16 @@ class ColumnHider:
         kinds = [kind for kind in _TENSORS if kind in members]
         if not kinds:
             raise NotUnderstood("no tensors")
-        written: dict[str, Any] = {name: members[name] for name in _MEMBERS if name in members}
+        written = self._pick(members, _MEMBERS)
         pieces, start = [], 0
         for kind in kinds:
             written[kind] = []
-            for tensor in _decode_tensors(members[kind]):
-                size = _read_binary_size(tensor)
+            for given in _decode_tensors(members[kind]):
+                size, tensor = _read_binary_size(given), self._pick(given, _TENSOR_MEMBERS)
                 data, start = tensors[start : start + size], start + size
                 if len(data) != size:
                     raise NotUnderstood("tensors end too early")
-                name = _read_name(tensor)
+                name = _read_name(_decode_name(tensor["name"]))
                 if name in self._columns:
                     self._unmet -= {name, name.removesuffix(_LIST_VALUES)}
                     tensor, data = self._hide_tensor(tensor, data)
@@ -103,9 +104,23 @@ class ColumnHider:
             raise NotUnderstood("bytes behind the tensors")
         return _encode(written), b"".join(pieces)
 
-    def _hide_tensor(self, tensor: dict[str, Raw], data: bytes) -> tuple[dict[str, Any], bytes]:
+    def _pick(self, given: dict[str, Raw], members: Sequence[str]) -> dict[str, Any]:
+        """These members; of `parameters` those that do not have a column's name."""
+        picked: dict[str, Any] = {name: given[name] for name in members if name in given}
+        if "parameters" in picked:
+            parameters = _decode_members(given["parameters"])
+            columns = {name: _read_name(name) for name in parameters}
+            self._unmet -= {*columns.values()}
+            picked["parameters"] = {
+                name: value
+                for name, value in parameters.items()
+                if columns[name] not in self._columns
+            }
+        return picked
+
+    def _hide_tensor(self, tensor: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """data: of a binary tensor, else empty."""
-        hidden: dict[str, Any] = {name: tensor[name] for name in _TENSOR_MEMBERS if name in tensor}
+        hidden: dict[str, Any] = {name: tensor[name] for name in _DESCRIPTION if name in tensor}
         if "data" not in tensor and not data:  # an output that is asked for
             return hidden, data
         datatype = _decode(tensor["datatype"])
@@ -149,9 +164,9 @@ class ColumnHider:
         return blake2b(value, key=self._salt, digest_size=_DIGEST_SIZE).digest()
 
 
-def _read_name(tensor: dict[str, Raw]) -> str:
+def _read_name(name: str) -> str:
     """As tritonserver has it, whose names end at a NUL."""
-    return _decode_name(tensor["name"]).partition("\0")[0]
+    return name.partition("\0")[0]
 
 
 def _read_binary_size(tensor: dict[str, Raw]) -> int:
@@ -161,7 +176,7 @@ def _read_binary_size(tensor: dict[str, Raw]) -> int:
     return int(_decode_parameters(tensor["parameters"]).get(_BINARY_SIZE, 0))
 
 
-def _write_zeros(datatype: str, tensor: dict[str, Raw]) -> Raw:
+def _write_zeros(datatype: str, tensor: dict[str, Any]) -> Raw:
     """As many as the shape says, flat; what they were is not even read, since it can be long."""
     count = prod(_decode_shape(tensor["shape"]))
     if count > memoryview(tensor["data"]).nbytes:

@@ -63,13 +63,17 @@ def name_folder(endpoint: str, variant: str, exchange: CapturedExchange) -> str:
 def _quote_path(name: str) -> str:
     """A path of folders, whatever a caller wrote: none that leads out, or that no disk takes.
 
-    A name that is cut ends with a hash of the whole, so that no two share a folder.
+    A name that is cut, or has slashes that no path has, ends with a hash of the whole, so that no
+    two share a folder.
     """
-    folders = [quote(it, safe=" @+=,") for it in name[:_LONGEST_TARGET].split("/") if it]
+    folders = [quote(it, safe=" @+=,") for it in name[:_LONGEST_TARGET].split("/")]
     path = "/".join(
-        (it if it.strip(".") else it.replace(".", "%2E"))[:_LONGEST_FOLDER] for it in folders
+        (it if it.strip(".") else it.replace(".", "%2E"))[:_LONGEST_FOLDER] for it in folders if it
     )
-    if len(name) > _LONGEST_TARGET or any(len(it) > _LONGEST_FOLDER for it in folders):
+    is_whole = len(name) <= _LONGEST_TARGET and all(
+        0 < len(it) <= _LONGEST_FOLDER for it in folders
+    )
+    if path and not is_whole:
         path += f"~{blake2b(name.encode(), digest_size=8).hexdigest()}"
     return path
 

@@ -1,6 +1,6 @@
 """Files of lines on disk: those that are being written, and whole ones in their folders.
 
-    root/.writing-x7c2/lock                         held by flock for as long as the container lives
+    root/.writing-x7c2/.lock                        held by flock for as long as the container lives
     root/.writing-x7c2/<folder>/<name>.jsonl.part   grows by whole lines
     root/<folder>/<name>.jsonl                      whole: it was renamed when it was closed
 
@@ -24,7 +24,7 @@ from pathlib import Path
 #: A file is closed at so many bytes, or so many seconds after its first line.
 FILE_BYTES, FILE_S = 4 * 1024 * 1024, 120.0
 SUFFIX, PART_SUFFIX = ".jsonl", ".part"
-WRITING, _LOCK = ".writing-", "lock"
+WRITING, _LOCK = ".writing-", ".lock"  # no endpoint has the name, as it may have `lock`
 #: Bytes that a file or a folder takes on disk beside what is in it; how many a new file needs of
 #: them, with the folders of its target model and hour.
 _BLOCK, _NEW_BLOCKS = 4096, 6

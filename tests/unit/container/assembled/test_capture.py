@@ -113,6 +113,16 @@ def test_a_bucket(
     assert not [*(tmp_path / "there").rglob("*.jsonl")]
 
 
+def test_none_of_a_hundred(tmp_path: Path) -> None:
+    """0 percent is off: nothing is made."""
+    captured = tmp_path / "captured"
+    settings = {"SERVE_CAPTURE": str(captured), "SERVE_CAPTURE_PERCENT": "0"}
+    with container_on_fake(tmp_path / "c", **settings) as endpoint:
+        load(endpoint)
+        assert values(endpoint.invoke("m", infer([1]))) == [1]
+    assert not captured.exists()
+
+
 def test_streams_are_not_captured(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The log says so; nothing is made."""
     captured = tmp_path / "captured"

@@ -82,9 +82,26 @@ def test_a_name_may_be_written_in_any_way(name: bytes) -> None:
 
 
 def test_what_tritonserver_does_not_read_is_not_kept() -> None:
-    """Members of a request beside its own, and of a column that is hidden."""
-    found = hide(tensor("user_id", "INT64", [1], contents=[SECRET]), users=[SECRET])
-    assert set(found["user_id"]) == {"name", "shape", "datatype", "data"}
+    """Members of a request beside its own, and of a tensor, whether it is hidden or not."""
+    found = hide(
+        tensor("user_id", "INT64", [1], contents=[SECRET]),
+        tensor("kept", "INT64", [1], user_id=SECRET),
+        users=[SECRET],
+    )
+    for column in ("user_id", "kept"):
+        assert set(found[column]) == {"name", "shape", "datatype", "data"}
+
+
+def test_parameters_of_columns_names() -> None:
+    """They are left out, of requests and of tensors; others stay, and count as no column."""
+    hider = ColumnHider(HIDDEN)
+    tensors = [tensor("kept", "INT64", [1], parameters={"email\0x": MAIL, "b": 2})]
+    request = {"inputs": tensors, "parameters": {"a": 1, "user_id": SECRET}}
+    text, _ = hider.hide(json.dumps(request).encode())
+    written = json.loads(text)
+    assert written["parameters"] == {"a": 1}
+    assert written["inputs"][0]["parameters"] == {"b": 2}
+    assert not {"user_id", "email"} & {*hider.take_unmet()}
 
 
 def binary(*columns: tuple[str, str, bytes]) -> tuple[bytes, bytes]:

@@ -148,6 +148,14 @@ def test_a_full_disk(tmp_path: Path, largest_file: Callable[[int], None]) -> Non
     assert (tmp_path / path).read_bytes() == b"1" * 99 + b"\n4\n"
 
 
+def test_an_endpoint_may_be_called_lock(tmp_path: Path) -> None:
+    """Its folder lies beside that which says that the container lives."""
+    spool = Spool(tmp_path, MANY)
+    spool.append("lock/v/m", [b"1\n"])
+    spool.close()
+    assert [path.parent for path in whole(tmp_path)] == [Path("lock/v/m")]
+
+
 def test_a_folder_that_somebody_takes_away(tmp_path: Path) -> None:
     """What was in it is lost; what comes later is written, and nothing is raised for ever."""
     spool = Spool(tmp_path, MANY)
@@ -175,9 +183,9 @@ def test_what_is_no_file(tmp_path: Path, lock: str) -> None:
     os.mkfifo(left / "2.jsonl.part")
     (left / "3.jsonl.part").write_bytes(b"3\n")
     if lock == "fifo":
-        os.mkfifo(left.parent / "lock")
+        os.mkfifo(left.parent / ".lock")
     else:
-        (left.parent / "lock").touch()
+        (left.parent / ".lock").touch()
     Spool(tmp_path, MANY).close()
     assert whole(tmp_path) == [Path("m/3.jsonl")]
     assert (tmp_path / "elsewhere").read_bytes() == b"1\nnot cut"
