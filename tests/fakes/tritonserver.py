@@ -9,12 +9,14 @@ inference requests. What it does wrong stands in the environment variable FAKE_T
     never_live          true: listens on nothing
     ignore_sigterm      true
     die_after_requests  number of inference requests after which it exits with `die_code` (9)
-    load                {model or "*": {...}}   delay_s, hang, message, code (a grpc.StatusCode's
-                        name, INTERNAL), after (how many loads go well first; 0), times (how many
-                        loads this holds for then; always)
+    load                {model or "*": {...}}   delay_s, until (a file: no answer before it is
+                        there), hang, message, code (a grpc.StatusCode's name, INTERNAL), after
+                        (how many loads go well first; 0), times (how many loads this holds for
+                        then; always)
     unload              {model or "*": {...}}   ready_for_s (seconds it stays READY; -1: for ever)
-    infer               {model or "*": {...}}   status, message, times, delay_s, hang,
-                        close_mid_answer, garbage, chunked
+    infer               {model or "*": {...}}   status, message, times, delay_s, until, together
+                        (no answer before so many requests have come), hang, close_mid_answer,
+                        garbage, chunked
     computes            true: answers `IN` plus the model's parameter `addend`, or what its steps
                         make of it, in the place of an echo; FP32, as JSON
     dead_stubs          [model, ...]  whose Python stubs are dead once they are loaded: the server
@@ -47,6 +49,7 @@ from typing import Any
 Knobs = Mapping[str, Any]
 VARIABLE = "FAKE_TRITON"
 UNIX = "unix:"
+_LOOK_S = 0.005
 REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -173,13 +176,21 @@ class Refusal(Exception):
         super().__init__(message)
 
 
+async def wait(wrong: Knobs) -> None:
+    """As long as the knobs say."""
+    await asyncio.sleep(wrong.get("delay_s", 0))
+    file = Path(wrong.get("until", "/"))
+    while not file.exists():  # noqa: ASYNC110, ASYNC240 # a test makes it
+        await asyncio.sleep(_LOOK_S)
+
+
 async def load(fake: Fake, model: str) -> None:
     """Loads as the knobs say; raises Refusal."""
     wrong = fake.behaviour("load", model)
     if wrong.get("hang"):
         fake.states[model] = ("LOADING", "")
         await asyncio.Event().wait()
-    await asyncio.sleep(wrong.get("delay_s", 0))
+    await wait(wrong)
     if "message" in wrong:
         fake.states[model] = ("UNAVAILABLE", wrong["message"])
         raise Refusal(wrong.get("code", "INTERNAL"), wrong["message"])
@@ -273,7 +284,9 @@ async def _infer(
     wrong = fake.behaviour("infer", model)
     if wrong.get("hang"):
         await asyncio.Event().wait()
-    await asyncio.sleep(wrong.get("delay_s", 0))
+    await wait(wrong)
+    while fake.requests < wrong.get("together", 0):  # noqa: ASYNC110 # they come
+        await asyncio.sleep(_LOOK_S)
     if wrong.get("garbage"):
         writer.write(b"\x00\xffthis is not HTTP\r\n\r\n")
         await writer.drain()

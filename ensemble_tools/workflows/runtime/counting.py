@@ -48,8 +48,9 @@ _ENOUGH_VALUES, _ENOUGH_NOTES = 2**17, 4_096
 #: more by itself.
 _MOST_HELD, _MOST_OF_ONE = 2**19, 2**22
 #: How many seconds notes wait for others: less than an unload waits until it kills a process that
-#: has answered (serve/models/departures.py). And a model that ends for the thread.
-LONGEST_WAIT_S, _END_S = 0.15, 1.0
+#: has answered (serve/models/departures.py). And a model that ends for the thread, at most: it
+#: takes some ms, on a machine that is busy longer.
+LONGEST_WAIT_S, _END_S = 0.15, 10.0
 #: How long the thread keeps Python's lock, which a request would wait 5 ms for, and its pauses.
 _COUNTING_S, _PAUSE_S = 5e-4, 5e-5
 #: Operations whose values are counted.

@@ -53,7 +53,7 @@ class Stage:
         on_restarted: Callable[[], Awaitable[None]] | None = None,
         *,
         restart_limit: int = 3,
-        restart_window_s: float = 60.0,
+        restart_window_s: float = 600.0,
         start_timeout_s: float = LIVE_TIMEOUT_S,
         stop_timeout_s: float = 20.0,
         judge_death: Callable[[], int] = lambda: 0,

@@ -103,7 +103,7 @@ def test_grpc_listens_in_the_folder_whatever_its_name(name: str, tmp_path: Path)
     try:
         assert [it.is_socket() for it in folder.iterdir()] == [True]
         with grpc.insecure_channel(addresses.grpc_target) as channel:
-            grpc.channel_ready_future(channel).result(timeout=10)
+            grpc.channel_ready_future(channel).result(timeout=60)
     finally:
         server.stop(None).wait()
 

@@ -139,7 +139,7 @@ async def test_words_alone_reload_nothing(tmp_path: Path, quoted: dict[str, Any]
 async def test_twenty_callers_cause_one_reload(tmp_path: Path) -> None:
     """Those that look while others load again, or after, are answered as well."""
     async with parts_on_fake(
-        tmp_path, infer={"m": {**QUOTED[0], "times": 20, "delay_s": 0.3}}
+        tmp_path, infer={"m": {**QUOTED[0], "times": 20, "together": 20}}
     ) as on:
         await load(on)
         on.registry.loaded("m").stubs = gone("m.plus")

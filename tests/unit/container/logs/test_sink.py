@@ -212,9 +212,9 @@ def test_a_disk_that_is_full(tmp_path: Path, make: Callable[..., Sink]) -> None:
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))\n"
         f"sink = Sink(os.open({str(path)!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND))\n"
         "for number in range(30):\n"
-        "    sink.put(b'%050d\\n' % number); sink.flush(5)\n"
+        "    sink.put(b'%050d\\n' % number); sink.flush(60)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
-        "sink.put(b'again\\n'); sink.flush(5)\n"
+        "sink.put(b'again\\n'); sink.flush(60)\n"
         "print(sink.dropped)\n"
     )
     dropped = int(run(code))

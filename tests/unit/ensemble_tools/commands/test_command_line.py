@@ -20,7 +20,7 @@ import pytest
 
 from ensemble_tools import __main__ as command
 from ensemble_tools.signals import INTERRUPTED, PIPE_CLOSED
-from tests.support.signals import as_in_front, until_it_heeds
+from tests.support.signals import TRIES, as_in_front, until_it_heeds
 
 ROOT = Path(__file__).parents[4]
 DENSE = ROOT / "examples/merlin/dense/repository"
@@ -231,23 +231,31 @@ def list_names(directory: Path) -> set[Path]:
 @pytest.mark.parametrize("name", [*COMMANDS, "request"])
 def test_interrupted_at_any_time(name: str, moment: float, tmp_path: Path) -> None:
     """Ctrl-C while it imports and while it works: quiet, exit code 130, all is there or nothing."""
-    source, made, complete = (tmp_path / part for part in ("source", "made", "complete"))
+    codes = []
+    for number in range(TRIES):  # who sends it may be kept waiting until all is done
+        codes.append(_interrupt(name, moment, tmp_path / str(number)))
+        if codes[-1] == INTERRUPTED or moment >= 0.2:
+            break
+    assert {*codes} <= {INTERRUPTED, command.SERVED}
+    assert INTERRUPTED in codes or moment >= 0.2
+
+
+def _interrupt(name: str, moment: float, folder: Path) -> int:
+    source, made, complete = (folder / part for part in ("source", "made", "complete"))
     for directory in (source, made, complete):
-        directory.mkdir()
+        directory.mkdir(parents=True)
     archive = packed(source, DENSE)
     with started(name, str(archive), *write_into(made, name), TMPDIR=str(source)) as running:
-        until_it_heeds(running.pid)
+        until_it_heeds(running)
         time.sleep(moment)
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=60)
     assert err == b""
-    assert running.returncode in (INTERRUPTED, command.SERVED)
-    if moment < 0.2:
-        assert running.returncode == INTERRUPTED
     if running.returncode == command.SERVED or any(made.iterdir()):  # it has its name by then
         assert command.main([name, str(archive), *write_into(complete, name)]) == command.SERVED
         assert list_names(made) == list_names(complete)
     assert list(source.iterdir()) == [archive]
+    return running.returncode
 
 
 def test_as_a_program() -> None:
@@ -311,7 +319,7 @@ def test_a_job_in_the_background_is_not_interrupted() -> None:
         running = subprocess.Popen(command_line, cwd=ROOT, stdout=subprocess.DEVNULL)
     finally:
         signal.signal(signal.SIGINT, before)
-    until_it_heeds(running.pid)
+    until_it_heeds(running)
     running.send_signal(signal.SIGINT)
     assert running.wait(60) == command.SERVED
 

@@ -73,10 +73,12 @@ async def test_there_and_back(tmp_path: Path) -> None:
         await load(on)
         assert published(on) == ["m", "m.step", "m=candidate", "m=candidate.step"]
         await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await until(lambda: published(on) == [])  # an unload waits for some seconds at most
         await on.assert_empty()
         for _ in range(2):  # while it is being loaded, or waits for that
             await asyncio.wait_for(on.lifecycle.load("m", f"{on.root}/m/model"), WAIT_S)
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            await until(lambda: published(on) == [] and on.ledger.loading == [])
             await on.assert_empty()
 
 

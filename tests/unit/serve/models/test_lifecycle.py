@@ -63,7 +63,8 @@ async def test_a_straight_line_there_and_back(tmp_path: Path) -> None:
 
 async def test_unload_waits_for_stubs_that_tritonserver_no_longer_tells_of(tmp_path: Path) -> None:
     """Those of what was lost under the model end beside its own, and maybe after them."""
-    async with parts_on_fake(tmp_path) as on:
+    hosting = HostingSettings(patience=Patience(ending_s=WAIT_S))
+    async with parts_on_fake(tmp_path, hosting=hosting) as on:
         await on.load()
         with stub(on.repository, "m.step", 0.5) as ending:
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
@@ -73,7 +74,7 @@ async def test_unload_waits_for_stubs_that_tritonserver_no_longer_tells_of(tmp_p
 
 async def test_unload_ends_stubs_that_stay(tmp_path: Path) -> None:
     """tritonserver keeps some for ever; another model's are no matter."""
-    hosting = HostingSettings(patience=Patience(ending_s=0.1))
+    hosting = HostingSettings(patience=Patience(ending_s=0.1, killed_s=WAIT_S))
     async with parts_on_fake(tmp_path, hosting=hosting) as on:
         await on.load()
         with (
@@ -87,7 +88,7 @@ async def test_unload_ends_stubs_that_stay(tmp_path: Path) -> None:
 
 async def test_unload_ends_what_stubs_have_started(tmp_path: Path) -> None:
     """Also that of stubs that tritonserver ends itself."""
-    hosting = HostingSettings(patience=Patience(alone_s=0.1))
+    hosting = HostingSettings(patience=Patience(alone_s=0.1, killed_s=WAIT_S))
     mine = tmp_path / "mine"
     async with parts_on_fake(tmp_path, hosting=hosting) as on:
         await on.load()
@@ -109,7 +110,8 @@ async def test_unload_ends_what_stubs_have_started(tmp_path: Path) -> None:
 async def test_what_stubs_have_started_is_looked_for_without_threads(tmp_path: Path) -> None:
     """It may have all threads that there are."""
     hosting = HostingSettings(
-        patience=Patience(alone_s=0.1), in_thread=Lacking(threads=True).in_thread
+        patience=Patience(alone_s=0.1, killed_s=WAIT_S),
+        in_thread=Lacking(threads=True).in_thread,
     )
     mine = tmp_path / "mine"
     async with parts_on_fake(tmp_path, hosting=hosting) as on:
@@ -129,6 +131,10 @@ def load_knob(**wrong: Any) -> dict[str, Any]:
 
 
 FAILED = "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: "
+
+
+async def lives(*_: object) -> None:
+    """In the place of what asks tritonserver whether it does."""
 
 
 @pytest.mark.parametrize(
@@ -193,6 +199,8 @@ async def test_a_load_that_fails(
 ) -> None:
     """At whichever step: the reason is told in one line, and no trace is left."""
     async with parts_on_fake(tmp_path, **options) as on:
+        if "load_timeout_s" in options:  # of which nothing may be left for this question
+            on.triton.instead["wait_until_live"] = lives
         on.archive("good")
         on.archive("broken", config="nonsense {")
         url = url.replace("{root}", str(on.root))
@@ -265,7 +273,8 @@ async def test_a_file_that_nothing_can_read(tmp_path: Path) -> None:
 
 async def test_a_failed_load_ends_stubs_that_stay(tmp_path: Path) -> None:
     """As an unload does, with what they have started."""
-    hosting = HostingSettings(patience=Patience(ending_s=0.1, alone_s=0.1))
+    patience = Patience(ending_s=0.1, killed_s=WAIT_S, alone_s=0.1)
+    hosting = HostingSettings(patience=patience)
     async with parts_on_fake(tmp_path, hosting=hosting) as on:
         with contextlib.ExitStack() as running:
             started = []
@@ -274,6 +283,7 @@ async def test_a_failed_load_ends_stubs_that_stay(tmp_path: Path) -> None:
                 more = starting(tmp_path / "mine")
                 one = stub(on.repository, "m.step", WAIT_S, more=more)
                 started.append(running.enter_context(one))
+                await until(lambda: len(started_by(tmp_path / "mine")) == 2)
                 raise ModelUnusable("boom")
 
             on.triton.instead["request_load"] = fail
@@ -376,13 +386,15 @@ async def test_names_do_not_meet(tmp_path: Path) -> None:
 
 async def test_unload_of_what_is_not_loaded(tmp_path: Path) -> None:
     """Unknown, being loaded, or being unloaded: not loaded, in other words each."""
-    async with parts_on_fake(tmp_path, load={"m": {"delay_s": 0.5}}) as on:
+    go_on = tmp_path / "go_on"
+    async with parts_on_fake(tmp_path, load={"m": {"until": str(go_on)}}) as on:
         with pytest.raises(ModelNotLoaded, match="is not loaded"):
             await on.lifecycle.unload("m")
         loading = asyncio.ensure_future(on.load())
         await until(lambda: bool(on.events("load")))
         with pytest.raises(ModelNotLoaded, match="is being loaded"):
             await on.lifecycle.unload("m")
+        go_on.touch()
         await loading
         with invocation_of(on.registry.loaded("m")):
             unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
@@ -430,7 +442,8 @@ async def test_a_workflow_whose_tables_turn_out_unusable(
 
 async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
     """Requests that came before are answered; those that come after are refused."""
-    async with parts_on_fake(tmp_path, infer={"m": {"delay_s": 0.5, "times": 5}}) as on:
+    go_on = tmp_path / "go_on"
+    async with parts_on_fake(tmp_path, infer={"m": {"until": str(go_on)}}) as on:
         await on.load()
         calls = [asyncio.ensure_future(on.invoke()) for _ in range(5)]
         await until(lambda: len(on.events("infer")) == 5)
@@ -439,6 +452,7 @@ async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
         with pytest.raises(ModelNotLoaded, match="is being unloaded"):
             await on.invocation.forward("m", Request([], [b'{"inputs":[]}']))
         assert on.events("unload") == []
+        go_on.touch()
         assert all(b"echo" in answer for answer in await asyncio.gather(*calls))
         await asyncio.wait_for(unloading, WAIT_S)
         await on.assert_empty()
@@ -608,7 +622,7 @@ async def test_the_limit_is_for_all_of_a_load(tmp_path: Path) -> None:
         return work()
 
     kept = {"in_thread": stepping(publish=slowly)}
-    async with parts_on_fake(tmp_path, load_timeout_s=5, lifecycle=kept) as on:
+    async with parts_on_fake(tmp_path, load_timeout_s=WAIT_S, lifecycle=kept) as on:
         load = on.triton.itself("request_load")
 
         async def noting(plan: ServingPlan, deadline: Deadline) -> None:
@@ -617,7 +631,7 @@ async def test_the_limit_is_for_all_of_a_load(tmp_path: Path) -> None:
 
         on.triton.instead["request_load"] = noting
         await on.load()
-        assert given[0] <= 4.5
+        assert given[0] <= WAIT_S - 0.5
 
 
 @pytest.mark.parametrize("turns", range(5))

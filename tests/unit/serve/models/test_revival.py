@@ -63,7 +63,7 @@ async def test_the_caller_that_meets_the_loss_is_answered(
 
 async def test_twenty_callers_cause_one_reload(tmp_path: Path) -> None:
     """All meet the same death, all are answered, and the model is loaded again once."""
-    knobs: Any = {"infer": {"m": {**DEAD, "times": 20, "delay_s": 0.3}}}
+    knobs: Any = {"infer": {"m": {**DEAD, "times": 20, "together": 20}}}
     async with parts_on_fake(tmp_path, **knobs) as on:
         await on.load()
         answers = await asyncio.gather(*(on.invoke() for _ in range(20)))
@@ -134,7 +134,7 @@ async def test_other_failures_cause_no_reload(tmp_path: Path) -> None:
 
 async def test_what_an_older_generation_left_is_ended(tmp_path: Path) -> None:
     """Once nobody can wait for its answer; the stubs of the new one are left alone."""
-    hosting = HostingSettings(patience=Patience(ending_s=0.1))
+    hosting = HostingSettings(patience=Patience(ending_s=0.1, killed_s=WAIT_S))
     async with parts_on_fake(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S) as old:
@@ -149,7 +149,7 @@ async def test_what_an_older_generation_left_is_ended(tmp_path: Path) -> None:
 
 async def test_what_an_older_generation_had_started_is_ended(tmp_path: Path) -> None:
     """Also where tritonserver ends the stub itself, at the unload."""
-    hosting = HostingSettings(patience=Patience(alone_s=0.1))
+    hosting = HostingSettings(patience=Patience(alone_s=0.1, killed_s=WAIT_S))
     mine, others = tmp_path / "mine", tmp_path / "others"
     async with parts_on_fake(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
         await on.load()
@@ -172,20 +172,22 @@ async def test_what_an_older_generation_had_started_is_ended(tmp_path: Path) -> 
             on.triton.instead["request_load"] = begin
             assert b"echo" in await on.invoke()
             await until(lambda: not started_by(mine))
-            assert len(started_by(others)) == 2
+            await until(lambda: len(started_by(others)) == 2)
             await on.lifecycle.unload("m")
             assert not started_by(others)
 
 
 async def test_a_reload_that_fails_ends_what_was_left(tmp_path: Path) -> None:
     """Nobody can unload the model any more."""
-    hosting = HostingSettings(patience=Patience(ending_s=0.1, alone_s=0.1))
+    patience = Patience(ending_s=0.1, killed_s=WAIT_S, alone_s=0.1)
+    hosting = HostingSettings(patience=patience)
     failure = {"message": "no", "code": "INTERNAL", "after": 1}
     async with parts_on_fake(
         tmp_path, hosting=hosting, infer={"m": DEAD}, load={"m": failure}
     ) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S, more=starting(tmp_path / "mine")) as old:
+            await until(lambda: len(started_by(tmp_path / "mine")) == 2)
             with pytest.raises(ModelNotLoaded):
                 await on.invoke()
             assert old.wait(0) == -signal.SIGKILL
@@ -195,7 +197,8 @@ async def test_a_reload_that_fails_ends_what_was_left(tmp_path: Path) -> None:
 
 async def test_the_first_caller_goes_away(tmp_path: Path) -> None:
     """The reload that it began goes on, and the others are answered."""
-    knobs: Any = {"infer": {"m": {**DEAD, "times": 5}}, "unload": {"m": {"ready_for_s": 0.5}}}
+    dead = {**DEAD, "times": 5, "together": 5}
+    knobs: Any = {"infer": {"m": dead}, "unload": {"m": {"ready_for_s": 0.5}}}
     async with parts_on_fake(tmp_path, **knobs) as on:
         await on.load()
         callers = [asyncio.ensure_future(on.invoke()) for _ in range(5)]
@@ -251,7 +254,8 @@ async def test_a_reload_that_fails_in_part_leaves_nothing(tmp_path: Path) -> Non
 async def test_a_reload_without_memory_keeps_the_model(tmp_path: Path, callers: int) -> None:
     """Each caller is told of the lack (507), and the next one succeeds when it is over."""
     lacking = {"message": "out of memory", "code": "INTERNAL", "after": 1, "times": 1}
-    knobs: Any = {"infer": {"m": {**DEAD, "times": callers}}, "load": {"m": lacking}}
+    dead = {**DEAD, "times": callers, "together": callers}
+    knobs: Any = {"infer": {"m": dead}, "load": {"m": lacking}}
     async with parts_on_fake(tmp_path, **knobs) as on:
         await on.load()
         calls = [on.invoke() for _ in range(callers)]
@@ -290,12 +294,14 @@ async def test_unload_waits_for_a_reload(tmp_path: Path) -> None:
 
 async def test_an_unload_that_began_is_not_undone_by_a_revival(tmp_path: Path) -> None:
     """Who meets the loss during an unload is told that the model is not loaded."""
-    knobs: Any = {"infer": {"m": {**DEAD, "delay_s": 0.4}}}
-    async with parts_on_fake(tmp_path, **knobs) as on:
+    go_on = tmp_path / "go_on"
+    async with parts_on_fake(tmp_path, infer={"m": {**DEAD, "until": str(go_on)}}) as on:
         await on.load()
         caller = asyncio.ensure_future(on.invoke())
         await until(lambda: bool(on.events("infer")))
         unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        await until(lambda: on.registry.count(State.UNLOADING) == 1)
+        go_on.touch()
         with pytest.raises(ModelNotLoaded):
             await caller
         await asyncio.wait_for(unloading, WAIT_S)

@@ -351,7 +351,7 @@ async def test_an_answer_at_the_moment_of_the_limit() -> None:
     async with control(grpc.StatusCode.UNAVAILABLE, http=Http(NOWHERE)) as client:
         limit = loop.time() + 0.3
         with pytest.raises(TritonTimeout):
-            await asyncio.wait_for(client.control.request_unload(PLAN, Deadline(0.3)), 5)
+            await asyncio.wait_for(client.control.request_unload(PLAN, Deadline(0.3)), WAIT_S)
 
 
 async def test_who_cannot_ask_does_not_know() -> None:

@@ -21,10 +21,14 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.invoke.request import Request
+from serve.limit import TimeLimit
 from serve.models.registry import State
 from serve.resources.shortages import Denials
 from serve.triton.hosting import HostingSettings
 from serve.triton.suspects import LoadWork, Standing
+from serve.triton.unloading import PROBE_S
+from tests.fakes import tritonserver as fake
+from tests.support.clock import Clock
 from tests.unit.serve.parts_on_fake import CONFIG, WAIT_S, PartsOnFake, parts_on_fake, until
 
 
@@ -119,34 +123,46 @@ async def test_a_hung_tritonserver_is_replaced(tmp_path: Path) -> None:
     """One that answers no load at all; its models come back, the hung one is a suspect."""
     hosting = HostingSettings(probe_s=0.5)
     deaf: Any = {"load": {"*": {"hang": True, "after": 1}}, "unload": {"b": {"ready_for_s": -1}}}
-    async with parts_on_fake(
-        tmp_path,
-        dies=True,
-        hosting=hosting,
-        load_timeout_s=1.0,
-        unload_timeout_s=3.0,
-        lives=[deaf, {}],
-    ) as on:
+    async with parts_on_fake(tmp_path, dies=True, hosting=hosting, lives=[deaf, {}]) as on:
         await on.load("a")
         url = on.archive("b")
         first = on.process.pid
+        limits = {"load_timeout_s": TimeLimit(1.0, "SERVE_LOAD_TIMEOUT"), "unload_timeout_s": 3.0}
+        impatient = on.lifecycle_with(**limits)
         with pytest.raises(TritonTimeout, match="SERVE_LOAD_TIMEOUT"):
-            await asyncio.wait_for(on.lifecycle.load("b", url), WAIT_S)
+            await asyncio.wait_for(impatient.load("b", url), WAIT_S)
         await until(lambda: on.registry.loaded("a").generation == 1)
         assert on.process.pid != first
         assert b"echo" in await on.invoke("a")
         assert not (on.repository / "serve=canary").exists()
 
 
-async def test_loads_of_others_are_waited_for(tmp_path: Path) -> None:
+async def test_loads_of_others_are_waited_for(clock: Clock, tmp_path: Path) -> None:
     """All threads may load, each within its time: that is no standstill."""
-    hosting = HostingSettings(probe_s=0.2)
-    busy = {"serve=canary": {"delay_s": 1.5}}
+    hosting = HostingSettings(probe_s=PROBE_S)
+    go_on = tmp_path / "go_on"
+    busy = {"serve=canary": {"until": str(go_on)}}
     async with parts_on_fake(tmp_path, hosting=hosting, load=busy) as on:
+
+        def canaries() -> int:
+            loads = [it["model"] for it in fake.read_record(on.record) if it["event"] == "load"]
+            return loads.count("serve=canary")
+
         on.hosting.loading.under_way.add(LoadWork("other", ""))
-        assert not await on.hosting.unloading.is_stuck()
+        looking = asyncio.ensure_future(on.hosting.unloading.is_stuck())
+        await until(lambda: canaries() == 1)
+        for _ in range(3):
+            clock.advance(PROBE_S + 1)
+            await asyncio.sleep(0.02)
+        assert not looking.done()
+        go_on.touch()
+        assert not await looking
+        go_on.unlink()
         on.hosting.loading.under_way.clear()
-        assert await on.hosting.unloading.is_stuck()
+        looking = asyncio.ensure_future(on.hosting.unloading.is_stuck())
+        await until(lambda: canaries() == 2)
+        clock.advance(PROBE_S + 1)
+        assert await looking
 
 
 @pytest.mark.slow

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+from tests.support.clock import Clock
 from verification.reports.progress import Progress
 
 
@@ -13,29 +16,39 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(stream: io.StringIO, seconds: float) -> str:
-    async def work() -> None:
-        progress = Progress(stream, first_line_s=0.1, lines_apart_s=0.2)
-        async with progress.shown():
-            progress.tell("loading")
-            await asyncio.sleep(seconds)
+@asynccontextmanager
+async def shown(clock: Clock, stream: io.StringIO) -> AsyncIterator[None]:
+    """What is shown while the clock stands still but for what the test passes."""
+    clock.stop()
+    progress = Progress(stream, first_line_s=10, lines_apart_s=20)
+    async with progress.shown():
+        progress.tell("loading")
+        await asyncio.sleep(0)
+        yield
 
-    asyncio.run(work())
-    return stream.getvalue()
 
-
-def test_no_terminal() -> None:
+async def test_no_terminal(clock: Clock) -> None:
     """A line now and then, none of a run that is over before, and no character of control."""
-    assert shown(io.StringIO(), 0.0) == ""
-    text = shown(io.StringIO(), 0.4)
-    assert text.startswith("[0 s] loading\n")
-    assert len(text.splitlines()) == 2
-    assert text.replace("\n", "").isprintable()
+    stream = io.StringIO()
+    async with shown(clock, stream):
+        clock.advance(9)
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert stream.getvalue() == ""
+    async with shown(clock, stream):
+        for lines, seconds in ((1, 10), (2, 20)):
+            clock.advance(seconds)
+            while stream.getvalue().count("\n") < lines:  # noqa: ASYNC110 # a task of the loop
+                await asyncio.sleep(0)
+    assert stream.getvalue() == "[10 s] loading\n[30 s] loading\n"
 
 
-def test_terminal() -> None:
+async def test_terminal(clock: Clock) -> None:
     """One line, which is gone at the end."""
-    text = shown(Terminal(), 0.1)
+    stream = Terminal()
+    async with shown(clock, stream):
+        pass
+    text = stream.getvalue()
     assert "loading … 0 s" in text
     assert text.endswith("\r\x1b[K")
     assert "\n" not in text
