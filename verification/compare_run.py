@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from container.settings.reading import Settings
@@ -72,7 +72,6 @@ class Comparing:
     #: The input that names the user of each row.
     user: str | None = None
     timing: bool = True
-    answer_timeout_s: float = ANSWER_TIMEOUT_S
 
     @property
     def all_places(self) -> tuple[int, ...]:
@@ -112,8 +111,7 @@ async def compare_archives(
             with blocking():
                 runtime = find_runtime(settings, directory, environment)
             progress.tell("starting tritonserver")
-            async with run_tritonserver(settings, runtime, environment, directory) as started:
-                server = replace(started, answer_timeout_s=comparing.answer_timeout_s)
+            async with run_tritonserver(settings, runtime, environment, directory) as server:
                 seconds = []
                 for contender in contenders:
                     progress.tell(f"loading {contender.title}")
@@ -208,9 +206,8 @@ async def _ask(server: Server, contender: Contender, request: TensorRequest) -> 
     try:
         return await ask(server, contender.plan, request)
     except Late as error:
-        raise NoAnswer(
-            contender.title, contender.path, request.title, server.answer_timeout_s
-        ) from error
+        title, path = contender.title, contender.path
+        raise NoAnswer(title, path, request.title, ANSWER_TIMEOUT_S) from error
 
 
 async def _time(

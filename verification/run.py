@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from container.settings.reading import Settings
 from container.tritonserver.runtime import SMALL_PYTHON, TritonRuntime, find_runtime
@@ -24,7 +24,6 @@ from verification.requests.generation import make_generator
 from verification.serving.asking import Late, ask, load
 from verification.serving.memory import measure
 from verification.serving.server import (
-    ANSWER_TIMEOUT_S,
     Server,
     make_directory,
     run_tritonserver,
@@ -46,8 +45,6 @@ class Task:
     batches: tuple[int, ...] = (1, 5, 100)
     tolerance: float = 0.0
     timing: bool = True
-    #: A form that has not answered by then is not asked again.
-    answer_timeout_s: float = ANSWER_TIMEOUT_S
 
 
 async def verify(
@@ -72,8 +69,7 @@ async def verify(
                 categories = _read_categories(forms, runtime)
             requests = task.requests or generate(task, categories)
             progress.tell("starting tritonserver")
-            async with run_tritonserver(settings, runtime, environment, directory) as started:
-                server = replace(started, answer_timeout_s=task.answer_timeout_s)
+            async with run_tritonserver(settings, runtime, environment, directory) as server:
                 seconds = await _load_all(server, all_forms, settings, progress)
                 outcomes = await _compare_all(server, task, requests, progress)
                 workflows = await _compare_workflows(server, task, categories, progress)

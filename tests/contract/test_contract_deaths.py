@@ -96,7 +96,8 @@ def test_a_model_that_kills_itself(mortal: Container, archive: Archive) -> None:
 @BOTH
 def test_killed_tritonserver(triton: Mapping[str, str], tmp_path: Path) -> None:
     """A killed tritonserver comes back with its models; until then /ping says so, nothing hangs."""
-    slow = slow_to_start_again(tmp_path, triton.get("SERVE_TRITON_SERVER"))  # or none sees the 503
+    go = tmp_path / "go"  # or nobody may see the 503
+    slow = slow_to_start_again(tmp_path, triton.get("SERVE_TRITON_SERVER"), go)
     with running(tmp_path, SERVE_TRITON_SERVER=slow) as container:
         directory = models.sums(container.model_root / "one/model", [1, 2])
         single = models.write_archive(container.model_root / "two/model", {"m": models.named})
@@ -108,6 +109,7 @@ def test_killed_tritonserver(triton: Mapping[str, str], tmp_path: Path) -> None:
                 sent = [pool.submit(container.invoke, "m.1", infer([n])) for n in range(8)]
                 until(lambda: container.ping() == 503, "/ping is 503", container)
                 assert container.models().keys() == {"m.1", "m2"}
+                go.touch()
                 for n, future in enumerate(sent):
                     _check_met_a_restart(future.result(), [n + 3.0])
             until(lambda: container.ping() == 200, "/ping is 200 again", container)

@@ -58,7 +58,7 @@ class UnreadLog:
 
     def ended(self) -> list[str]:
         """All of it, when the container has ended."""
-        self._reading.join(20)
+        self._reading.join(120)
         assert not self._reading.is_alive()
         os.close(self._end)
         return self.lines

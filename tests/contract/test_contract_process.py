@@ -233,19 +233,20 @@ def test_ports(asked: int, triton: Mapping[str, str], tmp_path: Path) -> None:
 
 def test_sigterm_finishes_what_is_in_flight(triton: Mapping[str, str], tmp_path: Path) -> None:
     """SIGTERM: the request in flight is answered, no new connection is taken, exit code 0."""
-    with running(tmp_path, **triton) as container:
-        marker = tmp_path / "marker"
-        directory = models.write_archive(
-            container.model_root / "one/model", {"m": models.slow(marker)}
-        )
+    with running(tmp_path, **triton, **told(Constants(drain_timeout_s=60))) as container:
+        marker, go = tmp_path / "marker", tmp_path / "go"
+        model = models.batching(marker, go)
+        directory = models.write_archive(container.model_root / "one/model", {"m": model})
         assert container.load("m1", directory).status_code == 200
+        one = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1, 1], "data": [2.0]}]}
         with ThreadPoolExecutor(1) as pool:
-            invoking = pool.submit(container.invoke, "m1", infer([2]))
+            invoking = pool.submit(container.invoke, "m1", one)
             until(marker.exists, "the model runs")
             container.descendants()
             container.signal(signal.SIGTERM)
             until(lambda: not _accepts(container), "it accepts no more")
             assert not invoking.done()
+            go.touch()
             assert values(invoking.result()) == [2.0]
         assert container.wait() == 0
 

@@ -19,6 +19,7 @@ from tests.fakes.tritonserver import read_record
 from tests.support import models
 from tests.support.container import ROOT, Container, launch, running, until
 from tests.support.fake_triton import fake_environment
+from tests.support.metrics_page import scrape
 from tests.support.protocol import binary, complaint, infer, sized, values
 from tests.support.tritons import BOTH, TRITONS
 
@@ -264,11 +265,18 @@ def test_errors_inside_a_stream(streams: Container) -> None:
     until(lambda: told in streams.log, "the log has them", streams)
 
 
+def is_idle(container: Container) -> bool:
+    """Whether nobody waits for the model."""
+    page = scrape(container)
+    found = [it for (name, _), it in page.items() if name == "serve_invocations_in_flight"]
+    return found == [0.0]
+
+
 @pytest.mark.parametrize(("end", "decoupled"), [("closed", True), ("reset", False)])
 def test_streams_whose_callers_leave(end: str, decoupled: bool, tmp_path: Path) -> None:
     """Few of them reach the model; of those a decoupled one is cancelled when it has begun."""
-    marker = tmp_path / "marker"
-    written = {"talker": models.dawdling(marker, decoupled)}
+    marker, go = tmp_path / "marker", tmp_path / "go"
+    written = {"talker": models.dawdling(marker, go, decoupled)}
     kind = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate_stream"}
     body = json.dumps({"text_input": "word " * 20}).encode()
     head = f"POST /invocations HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -279,6 +287,8 @@ def test_streams_whose_callers_leave(end: str, decoupled: bool, tmp_path: Path) 
                 time.sleep(0.04)
                 if end == "reset":
                     caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        until(lambda: is_idle(container), "all have left", container)
+        go.touch()
         answer = container.http.post("/invocations", json={"text_input": "at last"})
         assert answer.status_code == 200, answer.text
         assert "last" in answer.text

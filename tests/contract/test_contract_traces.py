@@ -12,10 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from container.constants import Constants
 from tests.support import models
 from tests.support.container import Container, running
 from tests.support.otlp_receiver import Receiver, receiving
 from tests.support.protocol import infer, values
+from tests.support.quick_container import told
 
 pytestmark = pytest.mark.tritonserver
 
@@ -72,10 +74,10 @@ def test_one_trace_from_the_caller_to_tritonservers_own_spans(
     assert sent.began_ns - BETWEEN_NS <= by_name["sum"].began_ns
     assert by_name["sum.add0"].began_ns <= by_name["sum.add1"].began_ns
     assert by_name["sum.add1"].began_ns <= sent.ended_ns + BETWEEN_NS
-    told = {**invocation.attributes}
-    assert told.pop("http.response.body.size") > 0
-    assert told.pop("http.request.body.size") > 0
-    assert told == {
+    attributes = {**invocation.attributes}
+    assert attributes.pop("http.response.body.size") > 0
+    assert attributes.pop("http.request.body.size") > 0
+    assert attributes == {
         "model_name": "sum",
         "target_model": target,
         "cold": False,
@@ -88,9 +90,10 @@ def test_one_trace_from_the_caller_to_tritonservers_own_spans(
 def test_a_slow_receiver_holds_up_neither_requests_nor_the_stop(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """tritonserver's own end takes 2 s and more; its exporter would take the 6 s it gets."""
+    """tritonserver's own end takes 2 s and more; its exporter would wait for 10 s."""
     with receiving(held=threading.Event()) as slow:
-        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": slow.url}
+        patient = told(Constants(triton_stop_timeout_s=9))
+        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": slow.url, **patient}
         with running(tmp_path_factory.mktemp("slow"), **environment) as container:
             archive = models.sums(container.model_root / "a/model", [1])
             assert container.load("sum", archive).status_code == 200

@@ -157,7 +157,8 @@ def test_children_that_die_are_healed_and_leave_nothing(container: Container) ->
             assert after != before
         assert right(container, "kept")
         assert (container.stubs("m"), container.regions()) == (stubs, regions)
-        assert len(os.listdir(f"/proc/{triton}/task")) <= len(threads) + 2
+        most = len(threads) + 2
+        until(lambda: len(os.listdir(f"/proc/{triton}/task")) <= most, "no thread is left")
         until(lambda: "it is forked again" in container.log, "the log says so")
 
 

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
+from tests.support.clock import Clock
 from tests.support.container import ROOT, Container, running
+from verification.serving.server import ANSWER_TIMEOUT_S
 
 EXAMPLES = ROOT / "examples" / "merlin"
 EXPORTS = ("dense", "ragged", "session", "two_workflows")
+T = TypeVar("T")
+
+
+async def ended_late(work: Coroutine[Any, Any, T], marker: Path, clock: Clock) -> T:
+    """What the work returns when it has waited for an answer as long as it does.
+
+    marker: there as soon as the model that never answers is asked.
+    """
+    task = asyncio.ensure_future(work)
+    while not marker.exists() and not task.done():  # noqa: ASYNC110, ASYNC240 # a model makes it
+        await asyncio.sleep(0.02)
+    clock.advance(ANSWER_TIMEOUT_S + 1)
+    return await task
 
 
 @pytest.fixture(scope="module")

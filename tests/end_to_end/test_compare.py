@@ -5,7 +5,6 @@ Two models of one input are two archives here: which items they rank first, thei
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -18,9 +17,18 @@ from typing import Any
 import pytest
 
 from container.settings.reading import read_settings
-from tests.end_to_end.conftest import EXAMPLES
+from tests.end_to_end.conftest import EXAMPLES, ended_late
+from tests.support.clock import Clock
 from tests.support.container import ROOT
-from tests.support.models import PythonModel, Writable, identity, raising, unwilling, write_archive
+from tests.support.models import (
+    PythonModel,
+    Writable,
+    hanging,
+    identity,
+    raising,
+    unwilling,
+    write_archive,
+)
 from tests.support.signals import interrupt
 from tests.support.temporary import left_empty
 from verification.compare_command import FAILED, NOT_WITHIN, WITHIN, main
@@ -55,11 +63,6 @@ class TritonPythonModel(Each):
     def answer(self, request, values):
         self.answers += 1
         return respond(request, values if self.answers % 2 else -values)
-""")
-HANGING = PythonModel("""
-class TritonPythonModel(Each):
-    def answer(self, request, values):
-        time.sleep(3600)
 """)
 #: Ids of the candidates, best first, with their scores.
 _LISTS = """
@@ -247,20 +250,22 @@ def test_chance(tmp_path: Path, requests: Path) -> None:
     assert target["old_again"]["kendall"]["mean"] < 1
 
 
-def test_an_archive_that_hangs(tmp_path: Path, requests: Path) -> None:
+async def test_an_archive_that_hangs(clock: Clock, tmp_path: Path, requests: Path) -> None:
     """It is waited for once, and the sentence says which of the two it is."""
+    marker = tmp_path / "marker"
     paths = [
         write_archive(tmp_path / name, {"m": model})
-        for name, model in (("old", identity), ("new", HANGING))
+        for name, model in (("old", identity), ("new", hanging(marker)))
     ]
     settings = read_settings({})
     old, new = (
         read_contender(title, path, path, settings)
         for title, path in zip(("OLD", "NEW"), paths, strict=True)
     )
-    comparing = Comparing(old, new, read_requests(requests), (10,), answer_timeout_s=1.0)
-    with pytest.raises(NoAnswer, match=r"NEW \(.*/new\) gave no answer to request 1 .* within 1 s"):
-        asyncio.run(compare_archives(comparing, settings, os.environ, Progress()))
+    comparing = Comparing(old, new, read_requests(requests), (10,))
+    work = compare_archives(comparing, settings, os.environ, Progress())
+    with pytest.raises(NoAnswer, match=r"NEW \(.*/new\) gave no answer .* 1 .* within 30 s"):
+        await ended_late(work, marker, clock)
 
 
 def test_an_archive_that_does_not_load(

@@ -25,12 +25,14 @@ from ensemble_tools import Namespace, ServingPlan, plan_archive, read_repository
 from ensemble_tools import __main__ as command
 from ensemble_tools.signals import INTERRUPTED
 from ensemble_tools.workflows.runtime.operations.scaling import Normalize
-from tests.end_to_end.conftest import EXAMPLES
+from tests.end_to_end.conftest import EXAMPLES, ended_late
 from tests.support.captures import make_record, write_capture
+from tests.support.clock import Clock
 from tests.support.container import ROOT, SHARED_MEMORY, until
 from tests.support.models import (
     PythonModel,
     adder,
+    hanging,
     identity,
     killing,
     raising,
@@ -48,7 +50,6 @@ from verification.reports.report import Report
 from verification.requests.request_bodies import make_binary
 from verification.requests.request_file import read_requests
 from verification.run import Task, verify
-from verification.serving.server import ANSWER_TIMEOUT_S
 
 PROGRAM_TIMEOUT_S = 240.0
 PROGRAM = (sys.executable, "-m", "ensemble_tools")
@@ -66,11 +67,6 @@ class TritonPythonModel(Each):
         return respond(request, np.random.default_rng().permutation(np.arange(20.0)))
 """)
 OTHER_RANDOM = PythonModel(RANDOM.source.replace("arange(20.0)", "arange(20.0) + 1"))
-HANGING = PythonModel("""
-class TritonPythonModel(Each):
-    def answer(self, request, values):
-        time.sleep(3600)
-""")
 
 
 @pytest.fixture(autouse=True)
@@ -104,14 +100,8 @@ def forms_of(tmp_path: Path, executor: PythonModel, served: PythonModel) -> Form
     )
 
 
-def compared(
-    tmp_path: Path,
-    executor: PythonModel,
-    served: PythonModel,
-    answer_timeout_s: float = ANSWER_TIMEOUT_S,
-) -> Report:
-    forms = forms_of(tmp_path, executor, served)
-    return run(Task(forms, batches=(1, 5), timing=False, answer_timeout_s=answer_timeout_s))
+def compared(tmp_path: Path, executor: PythonModel, served: PythonModel) -> Report:
+    return run(Task(forms_of(tmp_path, executor, served), batches=(1, 5), timing=False))
 
 
 def verdicts(report: Report) -> set[Agreement]:
@@ -356,14 +346,17 @@ def test_chance(tmp_path: Path) -> None:
     assert verdicts(compared(tmp_path / "b", RANDOM, OTHER_RANDOM)) == {Agreement.DIFFERENT}
 
 
-def test_hanging(tmp_path: Path) -> None:
+async def test_hanging(clock: Clock, tmp_path: Path) -> None:
     """A form that never answers is waited for once, and the program ends all the same."""
-    report = compared(tmp_path, identity, HANGING, answer_timeout_s=1.0)
+    marker = tmp_path / "marker"
+    task = Task(forms_of(tmp_path, identity, hanging(marker)), batches=(1, 5), timing=False)
+    verifying = verify(task, read_settings({}), os.environ, Progress())
+    report = await ended_late(verifying, marker, clock)
     assert [one.comparison.verdict for one in report.outcomes] == [
         Agreement.UNDECIDED,
         *[Agreement.NOT_ASKED] * (len(report.outcomes) - 1),
     ]
-    assert "`served` gave no answer within 1 s" in report.outcomes[0].comparison.details[0]
+    assert "`served` gave no answer within 30 s" in report.outcomes[0].comparison.details[0]
     assert choose_exit_code(report) == DIFFERENT
 
 

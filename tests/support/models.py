@@ -159,10 +159,11 @@ class TritonPythonModel(Each):
         return respond(request, values)
 """
 
-#: Never answers.
+#: Never answers; notes in the file `marker`, if there is to be one, that it is asked.
 FOREVER = """
 class TritonPythonModel(Each):
     def answer(self, request, values):
+        self.mark()
         time.sleep(3600)
 """
 
@@ -247,16 +248,20 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor("text_output", array)])
 """
 
-#: Text in, its words out, 50 ms for each; notes in the file `marker` how many words it said of each
-#: request. A decoupled one ends with its caller, one that is not says all at once.
+#: Text in, its words out, 50 ms for each, once the file `go` exists; notes in the file `marker` how
+#: many words it said of each request. A decoupled one ends with its caller, one that is not says
+#: all at once.
 DAWDLING = """
 class TritonPythonModel:
     def initialize(self, args):
         config = json.loads(args["model_config"])
         self.decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
         self.marker = config["parameters"]["marker"]["string_value"]
+        self.go = config["parameters"]["go"]["string_value"]
 
     def execute(self, requests):
+        while not os.path.exists(self.go):
+            time.sleep(0.01)
         answers = [self.answer(request) for request in requests]
         return None if self.decoupled else answers
 
@@ -388,15 +393,22 @@ speaking = PythonModel(SPEAKING, tensors=_TEXTS)
 streaming = PythonModel(SPEAKING, "model_transaction_policy { decoupled: true }\n", tensors=_TEXTS)
 
 
-def dawdling(marker: Path, decoupled: bool) -> PythonModel:
-    """Says a word in 50 ms; the marker file has a line for each request that has ended."""
+def dawdling(marker: Path, go: Path, decoupled: bool) -> PythonModel:
+    """Says a word in 50 ms, none before the file go is there; the marker file has a line for each
+    request that has ended.
+    """
     more = "model_transaction_policy { decoupled: true }\n" if decoupled else ""
-    return PythonModel(DAWDLING, more, {"marker": marker}, tensors=_TEXTS)
+    return PythonModel(DAWDLING, more, {"marker": marker, "go": go}, tensors=_TEXTS)
 
 
 def adder(addend: float) -> PythonModel:
     """OUT = IN + addend."""
     return PythonModel(ADDER, parameters={"addend": addend})
+
+
+def hanging(marker: Path) -> PythonModel:
+    """Never answers; the marker file exists once it is asked."""
+    return PythonModel(FOREVER, parameters={"marker": marker})
 
 
 def slow(marker: Path) -> PythonModel:

@@ -1,4 +1,4 @@
-"""A real tritonserver whose later starts are slow, so that a test sees that there is none."""
+"""A real tritonserver whose later starts wait for a file: a test sees that there is none."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from container.tritonserver.features import (
 )
 from container.tritonserver.runtime import find_tritonserver
 
-#: How long a start after the first one takes longer, in seconds.
-SLOWER_S = 1
 _PROGRAM = """\
 #!/bin/sh
 # What it takes as tritonserver does: {flags}
-if [ -e "{started}" ]; then sleep {slower}; fi
+while [ -e "{started}" ] && [ ! -e "{go}" ]; do sleep 0.05; done
 : > "{started}"
 exec "{program}" "$@"
 """
 
 
-def slow_to_start_again(directory: Path, configured: str | None) -> str:
-    """For SERVE_TRITON_SERVER: the wheel's tritonserver, whose later starts take a second more."""
+def slow_to_start_again(directory: Path, configured: str | None, go: Path) -> str:
+    """For SERVE_TRITON_SERVER: the wheel's tritonserver, which starts again once `go` is there."""
     program = find_tritonserver(Path(configured) if configured else None, {})
     root, packages = program.parents[1], directory / "slow"
     ours = packages / "pytriton/tritonserver"
@@ -33,9 +31,9 @@ def slow_to_start_again(directory: Path, configured: str | None) -> str:
     for entry in root.iterdir():
         if entry.name != "bin":
             (ours / entry.name).symlink_to(entry)
-    started = packages / "started"
     slow = ours / "bin/tritonserver"
     flags = " ".join(sorted(find_features(program) & {HTTP_RESTRICTED, GRPC_RESTRICTED}))
-    slow.write_text(_PROGRAM.format(started=started, slower=SLOWER_S, program=program, flags=flags))
+    started = packages / "started"
+    slow.write_text(_PROGRAM.format(started=started, go=go, program=program, flags=flags))
     slow.chmod(0o755)
     return str(slow)

@@ -22,7 +22,7 @@ from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailab
 from serve.limit import TimeLimit
 from serve.triton.diagnosis.verdicts import Verdict, read_refusal
 from verification.errors import FormUnusable, TritonLost
-from verification.serving.server import Server
+from verification.serving.server import ANSWER_TIMEOUT_S, Server
 
 #: A request that takes longer hangs: a wrongly wired ensemble never answers.
 #: What a model or tritonserver says of a request, as opposed to accidents.
@@ -90,9 +90,9 @@ async def ask(server: Server, plan: ServingPlan, request: TensorRequest, model: 
     headers = [(HEAD_SIZE_HEADER, b"%d" % len(head))]
     path = f"/v2/models/{model}/infer".encode()
     try:
-        answer = await server.client.infer(path, headers, [head, content], server.answer_timeout_s)
+        answer = await server.client.infer(path, headers, [head, content], ANSWER_TIMEOUT_S)
     except TritonTimeout as error:
-        raise Late(model, server.answer_timeout_s) from error
+        raise Late(model, ANSWER_TIMEOUT_S) from error
     except TritonError as error:
         raise TritonLost(
             f"tritonserver died at the request `{request.title}` to {model}",

@@ -27,6 +27,7 @@ from verification.errors import TritonLost
 #: Of its log, what a message shows: the end is where the reason stands.
 _LAST_WORDS = 1000
 _STOP_TIMEOUT_S = 10.0
+#: A model that has not answered by then will not answer the next request either.
 ANSWER_TIMEOUT_S = 30.0
 
 
@@ -38,8 +39,6 @@ class Server:
     #: The repository that it looks into.
     serving: Path
     log: Path
-    #: A model that has not answered by then will not answer the next request either.
-    answer_timeout_s: float = ANSWER_TIMEOUT_S
 
     def read_last_words(self) -> str:
         """The end of what it and the models have said, on one line."""
