@@ -17,7 +17,7 @@ from bench.results import Results
 from bench.tables import (
     ENVIRONMENT,
     count_goals,
-    describe_run,
+    describe_run_in_short,
     fill,
     format_median,
     format_ratio,
@@ -63,7 +63,7 @@ def _list_words(results: Results) -> dict[str, Any]:
         runs: dict[str, list[str]] = {}
         for name, row in results.suites[suite].items():
             if name.startswith(prefix):
-                runs.setdefault(describe_run(row.measured), []).append(name)
+                runs.setdefault(describe_run_in_short(row.measured), []).append(name)
         if len(runs) == 1:
             return fill(f"Measured on {next(iter(runs))}.")
         return "\n".join(
@@ -86,6 +86,11 @@ def _list_words(results: Results) -> dict[str, Any]:
             cells.append(" · ".join(values if len(set(values)) > 1 else values[:1]))
         return f"| {' | '.join(cells)} |"
 
+    def span(of_lines: Iterable[Line], end: str) -> str:
+        """From the lowest to the highest ratio of the lines whose names end so."""
+        ratios = [it.ratio for it in of_lines if it.what.endswith(end) and it.ratio is not None]
+        return f"{format_ratio(min(ratios))} to {format_ratio(max(ratios))}"
+
     return {
         "line": line,
         "lines": lines,
@@ -93,6 +98,7 @@ def _list_words(results: Results) -> dict[str, Any]:
         "when": when,
         "fast": fast,
         "show": format_median,
+        "span": span,
         "ratio": lambda of_line: format_ratio(of_line.ratio),
         "goals": lambda of_lines: f"{count_goals(of_lines)} are reached.",
         "columns": list_columns,

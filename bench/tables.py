@@ -65,15 +65,28 @@ def count_goals(lines: Iterable[Line]) -> str:
 def describe_run(measured: Measured) -> str:
     """The day, the machine, the versions, the rounds and the commit."""
     facts = measured.facts
-    machine = f"{facts['cores']} cores of an {facts['cpu']}"
-    if facts["memory_bytes"]:
-        machine += f", {facts['memory_bytes'] / 2**30:.1f} GiB"
-
     return (
-        f"{measured.date}, {machine}; tritonserver {facts['tritonserver']}, Python "
+        f"{describe_machine(measured)}; tritonserver {facts['tritonserver']}, Python "
         f"{facts['python']}, wrk {facts['wrk']}; {measured.rounds} × "
         f"{measured.round_seconds:g} s, at commit {facts['commit']}"
     )
+
+
+def describe_run_in_short(measured: Measured) -> str:
+    """What pages say of a run; results.json has the rest."""
+    version = measured.facts["tritonserver"]
+    return (
+        f"{describe_machine(measured)}; tritonserver {version}, commit {measured.facts['commit']}"
+    )
+
+
+def describe_machine(measured: Measured) -> str:
+    """With the day."""
+    facts = measured.facts
+    machine = f"{measured.date}, {facts['cores']} cores of an {facts['cpu']}"
+    if facts["memory_bytes"]:
+        machine += f", {facts['memory_bytes'] / 2**30:.1f} GiB"
+    return machine
 
 
 def format_median(line: Line, contender: str) -> str:
