@@ -25,10 +25,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 #: A start is 2 s; the first one on a machine loads kernel modules.
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 #: dockerd gives the containers that still run 15 s.
-STOP_TIMEOUT_S = 40.0
-ASK_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 120.0
+ASK_TIMEOUT_S = 120.0
 LOOK_S = 0.1
 
 #: linux/sockios.h: to add, remove and switch off a bridge.

@@ -55,7 +55,10 @@ class Registry:
 
     def _answers(self) -> bool:
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"http://{self.address}/v2/", trust_env=False).status_code == 200
+            return (
+                httpx.get(f"http://{self.address}/v2/", trust_env=False, timeout=60).status_code
+                == 200
+            )
         return False
 
 

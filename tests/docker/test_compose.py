@@ -73,7 +73,7 @@ def _copied(exports: Path) -> Path:
 def _healthy(stack: Stack) -> bool:
     try:
         url = f"http://127.0.0.1:{stack.port}/simulator/health"
-        return httpx.get(url, trust_env=False).status_code == 200
+        return httpx.get(url, trust_env=False, timeout=60).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -129,7 +129,7 @@ def test_the_address_that_is_told_answers(stack: Stack) -> None:
     (container,) = stack.containers("simulator")
     told = re.search(r" at (http://\S+) ", container.logs().decode())
     assert told is not None
-    assert httpx.get(f"{told[1]}/simulator/health", trust_env=False).status_code == 200
+    assert httpx.get(f"{told[1]}/simulator/health", trust_env=False, timeout=60).status_code == 200
 
 
 def test_nothing_but_loopback_is_published(stack: Stack) -> None:
@@ -293,6 +293,6 @@ def test_every_compose_reads_it(command: tuple[str, ...], more: tuple[str, ...])
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, done.stdout) == (0, "")

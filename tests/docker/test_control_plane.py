@@ -241,7 +241,7 @@ def _listens(docked: Docked, endpoint: str) -> bool:
         with contextlib.suppress(httpx.TransportError):
             if published:
                 url = f"http://127.0.0.1:{published[0]['HostPort']}/fake"
-                return httpx.get(url, trust_env=False).status_code == 200
+                return httpx.get(url, trust_env=False, timeout=60).status_code == 200
     return False
 
 

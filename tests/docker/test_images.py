@@ -15,7 +15,7 @@ LABELS = (
     "com.amazonaws.sagemaker.capabilities.multi-models",
     "com.amazonaws.sagemaker.capabilities.accept-bind-to-port",
 )
-RUN_TIMEOUT_S = 60
+RUN_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,7 @@ def main() -> None:
         port=options.port,
         log_level="warning",
         timeout_graceful_shutdown=1,
+        timeout_keep_alive=75,  # as the real one: no connection ends while a caller is slow
     )
     if options.goodbye is not None:
         time.sleep(1)

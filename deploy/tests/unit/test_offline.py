@@ -15,7 +15,7 @@ from tests.support.container import ROOT
 
 pytestmark = pytest.mark.slow
 
-RUN_TIMEOUT_S = 60
+RUN_TIMEOUT_S = 120
 
 
 @pytest.fixture

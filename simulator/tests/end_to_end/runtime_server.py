@@ -21,7 +21,7 @@ from merlin_simulator.rules import Rules
 from merlin_simulator.watch.events import Event, EventLog
 from tests.support.prompt_server import PromptServer
 
-WAIT_S = 20.0  # for what is a matter of milliseconds on an idle machine
+WAIT_S = 60.0  # for what is a matter of milliseconds on an idle machine
 
 
 @dataclass

@@ -1,4 +1,7 @@
-"""What cold requests waited for, as their events tell it; against a container with knobs."""
+"""What cold requests waited for, as their events tell it; against a container with knobs.
+
+What a part takes at the least holds at any time; what it takes at the most, in a calm moment.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,15 @@ import pytest
 
 from merlin_simulator.watch.events import COLD_PARTS
 from simulator.tests.support.simulator import FAKE_CONTAINER, Simulator, fake_model, simulator
+from simulator.tests.support.waiting import in_a_calm_moment
 
 
-def _asked_together(running: Simulator, *targets: str) -> None:
+def _invoked(running: Simulator, *targets: str) -> list[dict[str, Any]]:
+    """Asked together; the events of their ends."""
+    running.begin()
     with ThreadPoolExecutor(len(targets)) as pool:
         list(pool.map(running.invoke, targets))
+    return running.kinds("invoked")
 
 
 def _parts(event: dict[str, Any]) -> dict[str, float]:
@@ -23,45 +30,58 @@ def _parts(event: dict[str, Any]) -> dict[str, float]:
 
 def test_the_parts_of_a_cold_request_are_its_seconds(tmp_path: Path) -> None:
     """A load and an answer that take their time are told as such; a warm request has no parts."""
-    fake_model(tmp_path / "archives", "a.tar.gz", load_seconds=0.4, invoke_seconds=0.3)
+
+    def check(number: int) -> None:
+        name = f"{number}.tar.gz"
+        fake_model(tmp_path / "archives", name, load_seconds=0.4, invoke_seconds=0.3)
+        (cold,), (warm,) = (_invoked(running, name) for _ in range(2))
+        parts = _parts(cold)
+        assert sum(parts.values()) == pytest.approx(cold["seconds"], abs=1e-6)
+        assert parts["load"] > 0.35
+        assert parts["answer"] > 0.25
+        assert parts["download"] > 0
+        assert parts["extraction"] > 0
+        assert parts["room"] < 0.2
+        assert not [part for part in warm if part.removesuffix("_seconds") in COLD_PARTS]
+
+    (tmp_path / "archives").mkdir()
     with simulator(tmp_path / "archives", tmp_path / "log") as running:
-        running.invoke("a.tar.gz")
-        running.invoke("a.tar.gz")
-        cold, warm = running.kinds("invoked")
-    parts = _parts(cold)
-    assert sum(parts.values()) == pytest.approx(cold["seconds"], abs=1e-6)
-    assert parts["load"] > 0.35
-    assert parts["answer"] > 0.25
-    assert parts["download"] > 0
-    assert parts["extraction"] > 0
-    assert parts["room"] < 0.2
-    assert not [name for name in warm if name.removesuffix("_seconds") in COLD_PARTS]
+        in_a_calm_moment(check)
 
 
 def test_who_waits_for_another_load_waits_for_a_turn(tmp_path: Path) -> None:
     """Of two models that are loaded one after the other the second waited for its turn."""
-    for name in ("a.tar.gz", "b.tar.gz"):
-        fake_model(tmp_path / "archives", name, load_seconds=0.6)
-    options = ("--loads-at-once", "1")
-    with simulator(tmp_path / "archives", tmp_path / "log", *options) as running:
-        _asked_together(running, "a.tar.gz", "b.tar.gz")
-        first, second = (_parts(event) for event in running.kinds("invoked"))
-    assert first["turn"] < 0.4
-    assert second["turn"] > 0.4
-    assert second["load"] > 0.5
+
+    def check(number: int) -> None:
+        names = [f"{letter}{number}.tar.gz" for letter in "ab"]
+        for name in names:
+            fake_model(tmp_path / "archives", name, load_seconds=0.6)
+        first, second = (_parts(event) for event in _invoked(running, *names))
+        assert first["turn"] < 0.4
+        assert second["turn"] > 0.4
+        assert second["load"] > 0.5
+
+    (tmp_path / "archives").mkdir()
+    with simulator(tmp_path / "archives", tmp_path / "log", "--loads-at-once", "1") as running:
+        in_a_calm_moment(check)
 
 
 def test_who_waits_until_another_has_left_waits_for_room(tmp_path: Path) -> None:
     """A container that is full: the seconds of the other model's unload are those of the room."""
-    fake_model(tmp_path / "archives", "a.tar.gz", unload_seconds=0.6)
-    fake_model(tmp_path / "archives", "b.tar.gz")
+
+    def check(number: int) -> None:
+        names = [f"{letter}{number}.tar.gz" for letter in "ab"]
+        fake_model(tmp_path / "archives", names[0], unload_seconds=0.6)
+        fake_model(tmp_path / "archives", names[1])
+        _invoked(running, names[0])
+        (event,) = _invoked(running, names[1])
+        assert _parts(event)["room"] > 0.5
+        assert _parts(event)["load"] < 0.5
+
+    (tmp_path / "archives").mkdir()
     container = f"{FAKE_CONTAINER} --capacity 1"
     with simulator(tmp_path / "archives", tmp_path / "log", container=container) as running:
-        running.invoke("a.tar.gz")
-        running.invoke("b.tar.gz")
-        parts = _parts(running.kinds("invoked")[1])
-    assert parts["room"] > 0.5
-    assert parts["load"] < 0.5
+        in_a_calm_moment(check)
 
 
 def test_a_cold_request_that_failed_has_its_parts_too(tmp_path: Path) -> None:

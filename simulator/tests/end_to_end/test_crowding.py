@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from pathlib import Path
 import httpx
 
 from simulator.tests.support.simulator import (
-    FAKE_CONTAINER,
     Simulator,
     fake_model,
     make_room_for,
@@ -136,13 +134,19 @@ def test_without_the_cache_two_models_share_one_place(models: Path, tmp_path: Pa
 def test_without_the_cache_a_model_that_fails_leaves_too(models: Path, tmp_path: Path) -> None:
     """After the container's error, and after its callers stopped waiting."""
     fake_model(models, "fails", invoke_status=500)
-    fake_model(models, "slow", load_seconds=1.0)
+    fake_model(models, "slow")
     options = ("--cache", "Disabled", "--cold-wait", "0.2")
     with simulator(models, tmp_path / "log", *options) as played:
-        refused = played.invoke_all("fails", "slow")
-        assert [answer.status_code for answer in refused] == [424, 429]
-        until(lambda: len(played.kinds("deleted")) == 2, "both have left")
-        assert played.states() == {}
+        # On a busy machine its load may take longer than callers wait.
+        until(lambda: played.invoke("fails").status_code == 424, "it has failed")
+        with played.halted():
+            assert played.invoke("slow").status_code == 429
+
+        def left() -> set[str]:
+            return {event["target_model"] for event in played.kinds("deleted")}
+
+        until(lambda: left() == {"fails", "slow"}, "both have left")
+        until(lambda: played.states() == {}, "and none has come again")
 
 
 # -- the disk
@@ -166,7 +170,8 @@ def test_a_full_disk_with_a_model_that_does_not_unload_is_told(
     fake_model(models, "b", padding="x" * 100_000)
     options = ("--disk", "150KB", "--load-timeout", "3")
     with simulator(models, tmp_path / "log", *options) as played:
-        played.invoke_all("stuck")
+        # On a busy machine its load may take longer than a load may.
+        until(lambda: played.invoke("stuck").status_code == 200, "it is loaded")
         (refused,) = played.invoke_all("b")
         assert refused.status_code == 500
         assert "disk" in refused.text
@@ -179,8 +184,7 @@ def test_a_full_disk_with_a_model_that_does_not_unload_is_told(
 def test_a_copy_that_is_slow_to_come_makes_nobody_wait(models: Path, tmp_path: Path) -> None:
     """Warm callers are answered by the instance that has the model until the copy is there."""
     fake_model(models, "a", load_seconds=1.0, invoke_seconds=0.1)
-    options = ("--busy-at", "1", "--cold-wait", "3")
-    with simulator(models, tmp_path / "log", *options, instances=2) as played:
+    with simulator(models, tmp_path / "log", "--busy-at", "1", instances=2) as played:
         played.invoke_all("a")
         read_answers(played.invoke_all(*["a"] * 6))
         assert [event["cold"] for event in played.kinds("invoked")] == [True] + [False] * 6
@@ -195,15 +199,3 @@ def test_an_archive_that_kills_its_container_kills_one(models: Path, tmp_path: P
         assert (refused.status_code, refused.json()["OriginalStatusCode"]) == (424, 500)
         assert read_answers(played.invoke_all("a")) == ["a"]
         assert Counter(event["kind"] for event in played.events())["instance_ended"] == 1
-
-
-def test_a_container_past_its_start_window_may_end_in_peace(models: Path, tmp_path: Path) -> None:
-    """SIGTERM and the time that it needs, however long it has been running."""
-    goodbye = tmp_path / "goodbye"
-    command = f"{FAKE_CONTAINER} --goodbye {goodbye}"
-    options = ("--startup-timeout", "2")
-    with simulator(models, tmp_path / "log", *options, container=command) as played:
-        began = played.kinds("instance_in_service")[0]["at"]
-        until(lambda: time.time() - began > 2.5, "its start-up window is over")
-        assert played.stop() == 0
-    assert goodbye.read_text() == "goodbye"

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
 from merlin_simulator.replay.asking import Runtime
@@ -42,7 +41,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
 
 def test_web_pages_and_other_hosts_are_refused(running: Simulator) -> None:
     """`up` has them at its door, too; its own page and programs are let in."""
-    own = httpx.get(f"{running.url}/", headers={"Sec-Fetch-Site": "none"})
+    own = running.http.get("/", headers={"Sec-Fetch-Site": "none"})
     assert own.status_code == 200
     for headers in (
         {"Origin": "http://localhost:3000"},
@@ -51,7 +50,7 @@ def test_web_pages_and_other_hosts_are_refused(running: Simulator) -> None:
         {"Host": "evil.example"},
     ):
         for path in ("/", "/simulator/state", f"/endpoints/{ENDPOINT}/invocations", "/metrics"):
-            answer = httpx.post(running.url + path, headers=headers, content=b"{}")
+            answer = running.http.post(path, headers=headers, content=b"{}")
             assert (answer.status_code, answer.json()["message"][-1]) == (403, ".")
 
 

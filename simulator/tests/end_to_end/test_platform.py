@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ import httpx
 import pytest
 
 from simulator.tests.support.simulator import (
+    FAKE_CONTAINER,
     Simulator,
     archive,
     fake_model,
@@ -80,8 +82,12 @@ _AWS = {
 
 def test_a_model_comes_in_order_and_once_however_many_wait(shared: Simulator, shop: Path) -> None:
     """Download, extraction, load, invocation: in this order, once for eight callers at a time."""
-    fake_model(shop, "eight.tar.gz", load_seconds=0.3)
-    assert read_answers(shared.invoke_all(*["eight.tar.gz"] * 8)) == ["eight.tar.gz"] * 8
+    fake_model(shop, "eight.tar.gz")
+    with ThreadPoolExecutor(8) as pool:
+        with shared.halted():
+            asked = [pool.submit(shared.invoke, "eight.tar.gz") for _ in range(8)]
+            until(lambda: shared.instance()["in_flight"] == 8, "all of them wait")
+        assert read_answers([it.result() for it in asked]) == ["eight.tar.gz"] * 8
     kinds = [event["kind"] for event in shared.events() if event.get("target_model")]
     coming = ["download_started", "download_finished", "extracted", "load_started", "loaded"]
     assert kinds == [*coming, *["invoked"] * 8]
@@ -111,9 +117,10 @@ def test_body_and_headers_pass_through(shared: Simulator, shop: Path) -> None:
 
 def test_a_slow_load_goes_on_while_its_caller_is_told_to_wait(models: Path, tmp_path: Path) -> None:
     """ModelNotReadyException after the wait; the load is not begun again, and then answers."""
-    fake_model(models, "a.tar.gz", load_seconds=1.5)
+    fake_model(models, "a.tar.gz")
     with simulator(models, tmp_path / "log", "--cold-wait", "0.3") as played:
-        assert _error(played.invoke("a.tar.gz")) == (429, "ModelNotReadyException")
+        with played.halted():
+            assert _error(played.invoke("a.tar.gz")) == (429, "ModelNotReadyException")
         until(lambda: played.states() == {"a.tar.gz": "loaded"}, "it is loaded")
         assert _answer(played.invoke("a.tar.gz")) == "a.tar.gz"
         assert len(played.kinds("load_started")) == 1
@@ -288,11 +295,18 @@ def test_a_model_that_callers_wait_for_is_not_unloaded_before_they_are_answered(
 
 def test_loads_at_once_are_bounded(models: Path, tmp_path: Path) -> None:
     """--loads-at-once 2: of six cold models never more than two are with the container."""
-    names = [f"m{number}" for number in range(6)]
-    for name in names:
-        fake_model(models, name, load_seconds=0.2)
-    with simulator(models, tmp_path / "log", "--loads-at-once", "2") as played:
+
+    def most(round_: int) -> int:
+        names = [f"m{round_}-{number}" for number in range(6)]
+        for name in names:
+            fake_model(models, name, load_seconds=0.2)
         assert read_answers(played.invoke_all(*names)) == names
+        return int(played.fake()["most_loading"])
+
+    with simulator(models, tmp_path / "log", "--loads-at-once", "2") as played:
+        # On a busy machine one may be loaded before the next one comes.
+        rounds = itertools.count()
+        until(lambda: most(next(rounds)) >= 2, "two were loaded at once")
         assert played.fake()["most_loading"] == 2
 
 
@@ -301,10 +315,12 @@ def test_a_busy_model_gets_a_second_copy(models: Path, tmp_path: Path) -> None:
     fake_model(models, "a", invoke_seconds=0.2)
     with simulator(models, tmp_path / "log", "--busy-at", "2", instances=2) as played:
         played.invoke("a")
-        for _ in range(4):
+
+        def answering() -> set[str]:
             read_answers(played.invoke_all(*"aaaaaa"))
-        answering = {event["instance"] for event in played.kinds("invoked")}
-        assert answering == {"instance-1", "instance-2"}
+            return {event["instance"] for event in played.kinds("invoked")}
+
+        until(lambda: answering() == {"instance-1", "instance-2"}, "both answer")
         assert len(played.kinds("loaded")) == 2
 
 
@@ -328,7 +344,7 @@ def test_a_killed_instance_fails_what_it_held_and_nothing_else(
     models: Path, tmp_path: Path
 ) -> None:
     """What was in its hands: ModelError, 5xx. All later ones are answered, by the other one."""
-    fake_model(models, "slow", invoke_seconds=3)
+    fake_model(models, "slow", invoke_seconds=600)
     fake_model(models, "a")
     with simulator(models, tmp_path / "log", "--busy-at", "99", instances=2) as played:
         held: list[httpx.Response] = []
@@ -352,14 +368,18 @@ def test_a_killed_instance_fails_what_it_held_and_nothing_else(
 def test_without_an_instance_in_service_the_endpoint_says_so(models: Path, tmp_path: Path) -> None:
     """ServiceUnavailable with what the instance does; once it is back, answers."""
     fake_model(models, "a")
-    with simulator(models, tmp_path / "log") as played:
+    held = tmp_path / "held"
+    command = f"sh -c 'while [ -e {held} ]; do sleep 0.05; done; exec {FAKE_CONTAINER}'"
+    with simulator(models, tmp_path / "log", container=command) as played:
         played.invoke("a")
         pid = played.fake()["pid"]
+        held.touch()
         os.kill(pid, signal.SIGKILL)
         until(lambda: not Path(f"/proc/{pid}").exists(), "it has ended")
         refused = played.invoke("a")
         assert _error(refused) == (503, "ServiceUnavailable")
         assert "instance-1" in refused.json()["Message"]
+        held.unlink()
         until(lambda: played.in_service(1), "the instance is back")
         assert _answer(played.invoke("a")) == "a"
 
@@ -381,7 +401,7 @@ def test_models_that_the_container_lost_are_brought_again(models: Path, tmp_path
     fake_model(models, "a")
     with simulator(models, tmp_path / "log", "--ping-every", "60") as played:
         played.invoke("a")
-        httpx.post(f"{played.instance()['url']}/fake/forget")
+        played.http.post(f"{played.instance()['url']}/fake/forget")
         assert _answer(played.invoke("a")) == "a"
         assert len(played.kinds("lost")) == 1
         assert len(played.kinds("download_started")) == 1
@@ -392,7 +412,7 @@ def test_a_lost_model_is_noticed_by_the_poll(shared: Simulator, shop: Path) -> N
     fake_model(shop, "lost")
     shared.invoke("lost")
     assert _states(shared, "lost") == {"lost": "loaded"}
-    httpx.post(f"{shared.instance()['url']}/fake/forget")
+    shared.http.post(f"{shared.instance()['url']}/fake/forget")
     until(lambda: set(shared.states().values()) == {"on disk"}, "it is noticed")
 
 
@@ -454,7 +474,7 @@ def test_a_model_that_the_container_has_already_is_loaded(shared: Simulator, sho
 
 def test_an_invocation_that_takes_too_long_has_status_0(models: Path, tmp_path: Path) -> None:
     """ModelError with OriginalStatusCode 0, as SageMaker's 60 s limit has it."""
-    fake_model(models, "slow", invoke_seconds=5)
+    fake_model(models, "slow", invoke_seconds=600)
     with simulator(models, tmp_path / "log", "--invoke-timeout", "0.3") as played:
         refused = played.invoke("slow")
         assert _error(refused) == (424, "ModelError")
@@ -488,7 +508,7 @@ def s3(models: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, b"")
         url = next(found[0] for line in lines if (found := re.search(r"http://\S+:\d+", str(line))))
-        until(lambda: httpx.get(f"{url}/-/ready").status_code == 200, "it is filled")
+        until(lambda: httpx.get(f"{url}/-/ready", timeout=60).status_code == 200, "it is filled")
         yield process, url
     finally:
         process.kill()
@@ -505,16 +525,23 @@ def test_archives_from_s3_and_an_s3_that_is_slow_and_then_down(
     process, url = s3
     options = ("--s3-endpoint-url", url, "--cold-wait", "1")
     with simulator("s3://models/shop", tmp_path / "log", *options, environment=_AWS) as played:
-        assert _error(played.invoke("missing.tar.gz")) == (400, "ValidationError")
-        assert _answer(played.invoke("a.tar.gz")) == "a.tar.gz"
+
+        def end(target: str) -> httpx.Response:
+            """Its answer, once S3 is not too slow: on a busy machine it may be at first."""
+            while (answer := played.invoke(target)).status_code == 429:
+                pass
+            return answer
+
+        assert _error(end("missing.tar.gz")) == (400, "ValidationError")
+        assert _answer(end("a.tar.gz")) == "a.tar.gz"
         process.send_signal(signal.SIGSTOP)
         assert _error(played.invoke("b.tar.gz")) == (429, "ModelNotReadyException")
         assert _answer(played.invoke("a.tar.gz")) == "a.tar.gz"
         process.send_signal(signal.SIGCONT)
-        until(lambda: played.states()["b.tar.gz"] == "loaded", "the slow one came")
+        until(lambda: played.states().get("b.tar.gz") == "loaded", "the slow one came")
         process.kill()
         process.wait()
-        refused = played.invoke("c.tar.gz")
+        refused = end("c.tar.gz")
         assert _error(refused) == (500, "InternalFailure")
         assert url in refused.text or "S3" in refused.text
         assert _answer(played.invoke("b.tar.gz")) == "b.tar.gz"

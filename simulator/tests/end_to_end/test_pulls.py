@@ -27,7 +27,7 @@ async def test_an_engine_that_goes_while_it_pulls(engine: FakeEngine) -> None:
     engine.stop_after, engine.breaks = 1, True
     told: list[str] = []
     with contextlib.closing(connect(engine.host)) as connected:
-        images = Images(connected, None, 5.0)
+        images = Images(connected, None, 60.0)
         with pytest.raises(ImageUnavailable, match="could not be pulled: the Docker engine went"):
             await images.provide(ASKED, lambda kind, **_: told.append(kind))
     assert told == ["image_pull_started", "image_pull_failed"]

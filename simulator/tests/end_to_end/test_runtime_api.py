@@ -284,14 +284,14 @@ def test_a_stream_begins_no_session_and_has_its_own_accept(served: Served) -> No
 )
 def test_what_is_no_operation_is_unknown(shared: Served, method: str, path: str) -> None:
     """404 UnknownOperationException for every other method and path below /endpoints."""
-    response = httpx.request(method, shared.url + path, trust_env=False)
+    response = httpx.request(method, shared.url + path, trust_env=False, timeout=WAIT_S)
     assert response.status_code == 404
     _refused(response, "UnknownOperationException")
 
 
 def test_head_is_answered_without_a_body(shared: Served) -> None:
     """As HTTP wants it, on the operations' paths too."""
-    response = httpx.head(shared.url + PATH, trust_env=False)
+    response = httpx.head(shared.url + PATH, trust_env=False, timeout=WAIT_S)
     assert (response.status_code, response.content) == (404, b"")
     assert response.headers["x-amzn-errortype"] == "UnknownOperationException"
 

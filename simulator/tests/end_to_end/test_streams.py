@@ -122,7 +122,7 @@ def test_an_answer_without_memory_or_model_before_a_stream(tmp_path: Path) -> No
         assert played.invoke("a.tar.gz").status_code == 200
         assert _text(_events(played, "s.tar.gz")) == "onetwothree"
         assert [event["target_model"] for event in played.kinds("unloaded")] == ["a.tar.gz"]
-        httpx.post(f"{played.instance()['url']}/fake/forget", trust_env=False)
+        played.http.post(f"{played.instance()['url']}/fake/forget")
         assert _text(_events(played, "s.tar.gz")) == "onetwothree"
         assert [event["target_model"] for event in played.kinds("lost")] == ["s.tar.gz"]
         assert _endings(played)[1:] == [("invoked", "s.tar.gz", None)] * 2

@@ -23,7 +23,7 @@ from simulator.tests.support.simulator import (
 from tests.support.container import ROOT, until
 
 ATTACHED = ("--instance", "http://127.0.0.1:8080=/nowhere/a")
-SHORT_S = 60.0
+SHORT_S = 120.0
 
 
 def _has_ipv6() -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.tests.end_to_end.runtime_server import Served
+from simulator.tests.end_to_end.runtime_server import WAIT_S, Served
 from tests.reliability.wire import NoAnswer, Wire
 from tests.support.http_clients import curl_http2, java
 
@@ -38,7 +38,7 @@ def test_a_wish_to_upgrade_is_passed_over(served: Served, wish: str, chunked: bo
     whole = one + HIDDEN + one
     end = one.index(b"\r\n\r\n") + 4
     for size in (len(whole), end, end + 7, 1):
-        wire, before = Wire(served.port, 10), len(served.endpoint.asked)
+        wire, before = Wire(served.port, WAIT_S), len(served.endpoint.asked)
         pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
         wire.send(pieces, 0.0005 if size == 1 else 0.02)
         assert [wire.answer().status for _ in range(3)] == [200] * 3
@@ -66,7 +66,7 @@ def test_a_wish_to_upgrade_is_passed_over(served: Served, wish: str, chunked: bo
 )
 def test_what_is_no_request_ends_the_connection(served: Served, head: str) -> None:
     """A 400, and nothing behind it is read as a request."""
-    wire = Wire(served.port, 10)
+    wire = Wire(served.port, WAIT_S)
     wire.send([f"{head}{TARGET}\r\n".encode() + HIDDEN])
     assert wire.answer().status == 400
     with pytest.raises(NoAnswer):

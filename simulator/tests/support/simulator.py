@@ -91,8 +91,18 @@ class Simulator:
 
     def fake(self, number: int = 0) -> dict[str, Any]:
         """What a fake container of an instance has seen."""
-        answer: dict[str, Any] = httpx.get(f"{self.instance(number)['url']}/fake").json()
+        answer: dict[str, Any] = self.http.get(f"{self.instance(number)['url']}/fake").json()
         return answer
+
+    @contextlib.contextmanager
+    def halted(self, number: int = 0) -> Iterator[None]:
+        """A fake container of an instance does nothing until the block ends."""
+        pid = int(self.fake(number)["pid"])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def begin(self) -> None:
         """Events are those from now on: for tests that share one, each with models of its own."""

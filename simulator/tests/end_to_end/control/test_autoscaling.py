@@ -54,7 +54,7 @@ def count(plane: ControlPlane, name: str) -> int:
 
 def now(plane: ControlPlane) -> float:
     """The platform's time."""
-    clock = httpx.get(f"{plane.url}/simulator/clock", trust_env=False).json()
+    clock = httpx.get(f"{plane.url}/simulator/clock", trust_env=False, timeout=60).json()
     assert clock["scale"] == SCALE
     return float(clock["now"])
 

@@ -14,7 +14,7 @@ import pytest
 from simulator.tests.support.control_plane import ControlPlane, control_plane, make_variant
 from simulator.tests.support.endpoint_traffic import traffic
 from simulator.tests.support.simulator import fake_model
-from tests.support.container import until
+from tests.support.container import STOP_TIMEOUT_S, until
 
 URL = "s3://models/shop/"
 #: The least that CreateEndpointConfig takes is 60 s.
@@ -235,5 +235,5 @@ def test_a_closed_terminal_ends_all(tmp_path: Path) -> None:
         plane.create_endpoint("one", url)
         (container,) = _containers(plane, "one")
         plane.process.send_signal(signal.SIGHUP)
-        assert plane.process.wait(30) == 0
+        assert plane.process.wait(STOP_TIMEOUT_S) == 0
     assert not container.is_running() or container.status() == "zombie"

@@ -225,7 +225,7 @@ async def test_the_simulators_own_page_works(page: Page, untouched: ControlPlane
 async def test_a_link_changes_nothing(plane: ControlPlane) -> None:
     """Even where a browser does not say whose it is; what reads is answered."""
     plane.client("iam").create_role(RoleName="linked", AssumeRolePolicyDocument="{}")
-    async with httpx.AsyncClient(base_url=plane.url, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=plane.url, trust_env=False, timeout=60) as client:
         for service, action in (("iam", "DeleteRole"), ("monitoring", "DeleteAlarms")):
             signed = SIGNED.replace("iam", service)
             answer = await client.get(f"/?Action={action}&RoleName=linked&{signed}")
@@ -237,7 +237,7 @@ async def test_a_link_changes_nothing(plane: ControlPlane) -> None:
 
 async def test_refusals_are_answered_before_anything_is_read(plane: ControlPlane) -> None:
     """Of every kind of address; whoever follows a link from elsewhere is told what to do."""
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         for path in ("/", "/models", "/endpoints/x/invocations", "/metrics", "/moto-api/", "/x?y"):
             for headers in (
                 {"Origin": "null"},

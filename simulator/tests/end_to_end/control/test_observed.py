@@ -16,7 +16,7 @@ async def test_one_of_many_is_observed(plane: ControlPlane) -> None:
     plane.invoke("other", "a.tar.gz")
     answers = [plane.invoke("observed", "a.tar.gz") for _ in range(2)]
     ids = [answer["ResponseMetadata"]["RequestId"] for answer in answers]
-    assert await observer.heard_of(ids, 20)
+    assert await observer.heard_of(ids, 60)
     await observer.close()
     assert (observer.asked, observer.hits) == (2, 1)
     assert observer.looks[-1].state["endpoint_name"] == "observed"

@@ -113,7 +113,7 @@ def test_a_deleted_endpoint_ends_its_streams(plane: ControlPlane, http: httpx.Cl
     following.start()
     assert heard.wait(60)
     plane.client("sagemaker").delete_endpoint(EndpointName="ends")
-    following.join(10)
+    following.join(60)
     assert not following.is_alive()
     assert any('"instance_in_service"' in line for line in lines)
     for path in ("", "state", "events", "health", "targets"):
@@ -151,7 +151,7 @@ def test_health_and_targets_are_of_all_endpoints(plane: ControlPlane, http: http
     own = http.get("/simulator/endpoints/scraped/targets").json()
     assert [one for one in targets if one in own] == own
     for target in own:
-        assert httpx.get(f"http://{target['targets'][0]}/ping", trust_env=False).status_code == 200
+        assert http.get(f"http://{target['targets'][0]}/ping").status_code == 200
 
 
 def test_the_page_without_its_slash_is_found(http: httpx.Client) -> None:
@@ -161,10 +161,13 @@ def test_the_page_without_its_slash_is_found(http: httpx.Client) -> None:
 
 def test_streams_end_when_the_control_plane_does(tmp_path: Path) -> None:
     """It does not wait for those who follow events."""
-    with control_plane(tmp_path / "log") as plane, httpx.Client(trust_env=False) as client:
+    with (
+        control_plane(tmp_path / "log") as plane,
+        httpx.Client(trust_env=False, timeout=60) as client,
+    ):
         plane.create_endpoint("followed", plane.put_models(tmp_path, "a.tar.gz"))
         url = f"{plane.url}/simulator/endpoints/followed/events"
-        with client.stream("GET", url, timeout=60) as stream:
+        with client.stream("GET", url) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "retry: 1000"
             assert plane.stop() == 0

@@ -61,7 +61,7 @@ def _run(folder: Path, shell: str, program: str) -> str:
     environment = {name: value for name, value in os.environ.items() if "AWS" not in name}
     command = f"{shell}\nexec {sys.executable} program.py"
     ran = subprocess.run(
-        ["/bin/sh", "-c", command], cwd=folder, env=environment, capture_output=True, timeout=60
+        ["/bin/sh", "-c", command], cwd=folder, env=environment, capture_output=True, timeout=120
     )
     assert ran.returncode == 0, ran.stderr.decode()
     return ran.stdout.decode()

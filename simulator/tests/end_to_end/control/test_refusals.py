@@ -214,7 +214,7 @@ def _describe(plane: ControlPlane, body: bytes) -> httpx.Response:
         "X-Amz-Target": "SageMaker.DescribeEndpoint",
         "Content-Type": "application/x-amz-json-1.1",
     }
-    return httpx.post(plane.url, content=body, headers=headers, trust_env=False)
+    return httpx.post(plane.url, content=body, headers=headers, trust_env=False, timeout=60)
 
 
 def test_pages_and_filters(plane: ControlPlane) -> None:

@@ -207,7 +207,7 @@ def test_web_pages_and_other_hosts_are_refused() -> None:
             ({"Origin": url}, 200),
         )
         for headers, expected in asked:
-            answer = httpx.put(f"{url}/models/x", headers=headers, content=b"x")
+            answer = httpx.put(f"{url}/models/x", headers=headers, content=b"x", timeout=60)
             assert answer.status_code == expected, headers
             assert "access-control-allow-origin" not in answer.headers
 

@@ -212,7 +212,7 @@ class FakeS3:
         self.over.set()
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _serve(self) -> None:
         while not self.over.is_set():
@@ -222,7 +222,7 @@ class FakeS3:
                 return
             with connection:
                 self.requests += 1
-                connection.settimeout(5)
+                connection.settimeout(60)
                 head = b""
                 while b"\r\n\r\n" not in head:
                     head += connection.recv(65536)
@@ -254,13 +254,13 @@ def reset(server: FakeS3, connection: socket.socket) -> None:
 
 def silent(server: FakeS3, connection: socket.socket) -> None:
     """No answer at all."""
-    server.over.wait(30)
+    server.over.wait(60)
 
 
 def stalling(server: FakeS3, connection: socket.socket) -> None:
     """A good answer whose body stops coming."""
     cut(server, connection)
-    server.over.wait(30)
+    server.over.wait(60)
 
 
 @cache
@@ -270,7 +270,7 @@ def session() -> boto3.Session:
 
 
 def download_from(
-    url: str, arrivals: Path, download_s: float = DOWNLOAD_S, read_timeout_s: float = 0.3
+    url: str, arrivals: Path, download_s: float = DOWNLOAD_S, read_timeout_s: float = 60.0
 ) -> None:
     client = make_s3_client(url, read_timeout_s=read_timeout_s, session=session())
     store = S3Archives("models", "p", client, download_s)

@@ -163,6 +163,7 @@ def _config(endpoint: FakeEndpoint, port: int) -> uvicorn.Config:
         log_level="warning",
         lifespan="off",
         timeout_graceful_shutdown=2,
+        timeout_keep_alive=75,
     )
 
 
