@@ -19,6 +19,7 @@ def plain_http(answering: Answering) -> Iterator[int]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
             body = answering(self.command, self.path)
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -26,7 +27,7 @@ def plain_http(answering: Answering) -> Iterator[int]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_DELETE = do_GET
+        do_POST = do_DELETE = do_GET
 
         def log_message(self, *_: object) -> None:
             """Nothing."""

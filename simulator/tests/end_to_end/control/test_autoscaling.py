@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from tests.support.container import until
 URL = "s3://models/shop/"
 #: The platform's minute takes a quarter of a second.
 SCALE = 240.0
+#: An action is due at a time, and carried out a little later: half a minute of this machine's.
+_LATEST_S = 30 * SCALE
 PREDEFINED = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
 
 
@@ -52,6 +54,10 @@ def count(plane: ControlPlane, name: str) -> int:
     return int(variant["CurrentInstanceCount"])
 
 
+def _is_done(activity: Mapping[str, Any]) -> bool:
+    return bool(activity["StatusCode"] == "Successful")
+
+
 def now(plane: ControlPlane) -> float:
     """The platform's time."""
     clock = httpx.get(f"{plane.url}/simulator/clock", trust_env=False, timeout=60).json()
@@ -80,8 +86,8 @@ def test_instances_follow_the_traffic_and_no_request_fails(fast: ControlPlane) -
         until(lambda: count(fast, "follows") == 1, "there is one again")
     assert sent.failures() == 0
     assert len(sent.statuses) > 50
+    until(lambda: all(_is_done(one) for one in activities(fast, "follows")), "all of it is told")
     found = activities(fast, "follows")
-    assert {one["StatusCode"] for one in found} == {"Successful"}
     high, low = (alarm["AlarmName"] for alarm in policy["Alarms"])
     assert high in found[0]["Cause"]
     assert low in found[-1]["Cause"]
@@ -94,7 +100,7 @@ def test_out_of_its_bounds_a_variant_is_scaled_at_once(fast: ControlPlane) -> No
     scaling = fast.client("application-autoscaling")
     scaling.register_scalable_target(**scaled("bounds"), MinCapacity=2, MaxCapacity=3)
     until(lambda: count(fast, "bounds") == 2, "there are two")
-    until(lambda: activities(fast, "bounds")[0]["StatusCode"] == "Successful", "it is told")
+    until(lambda: all(_is_done(one) for one in activities(fast, "bounds")), "it is told")
     (activity,) = activities(fast, "bounds")
     assert activity["Cause"] == "minimum capacity was set to 2"
     # An update to what the configuration says is brought back into the bounds.
@@ -107,20 +113,27 @@ def test_a_scheduled_action_at_the_platforms_time(fast: ControlPlane) -> None:
     fast.create_endpoint("plans", URL)
     scaling = fast.client("application-autoscaling")
     scaling.register_scalable_target(**scaled("plans"), MinCapacity=1, MaxCapacity=3)
-    due = now(fast) + 10 * 60
-    when = datetime.fromtimestamp(due, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    scaling.put_scheduled_action(
-        **scaled("plans"),
-        ScheduledActionName="morning",
-        Schedule=f"at({when})",
-        ScalableTargetAction={"MinCapacity": 2, "MaxCapacity": 2},
-    )
-    until(lambda: count(fast, "plans") == 2, "the action was carried out")
+    due: list[float] = []
+
+    def is_carried_out() -> bool:
+        # On a busy machine it may be too late for the time that was given.
+        if not due or now(fast) > due[-1] + _LATEST_S:
+            due.append(now(fast) + 5 * 60)
+            when = datetime.fromtimestamp(due[-1], timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+            scaling.put_scheduled_action(
+                **scaled("plans"),
+                ScheduledActionName="morning",
+                Schedule=f"at({when})",
+                ScalableTargetAction={"MinCapacity": 2, "MaxCapacity": 2},
+            )
+        return count(fast, "plans") == 2
+
+    until(is_carried_out, "the action was carried out")
     action, _ = activities(fast, "plans")
     assert action["Cause"] == "scheduled action name morning was triggered"
     assert action["Description"] == "Setting min capacity to 2 and max capacity to 2"
-    # A second of this machine is four minutes of the platform's.
-    assert 0 <= action["StartTime"].timestamp() - int(due) < SCALE
+    began = action["StartTime"].timestamp()
+    assert any(0 <= began - int(time) < _LATEST_S for time in due)
 
 
 def test_what_is_registered_goes_with_its_endpoint(fast: ControlPlane) -> None:
@@ -147,9 +160,11 @@ def test_a_quota_blocks_scaling_as_it_does_at_the_real_one(tmp_path: Path) -> No
         plane.create_endpoint("blocked", plane.put_models(tmp_path, "a.tar.gz"))
         scaling = plane.client("application-autoscaling")
         scaling.register_scalable_target(**scaled("blocked"), MinCapacity=2, MaxCapacity=3)
-        until(lambda: bool(activities(plane, "blocked")), "it was tried")
+        until(
+            lambda: [it["StatusCode"] for it in activities(plane, "blocked")] == ["Failed"],
+            "it was tried",
+        )
         (activity,) = activities(plane, "blocked")
-        assert activity["StatusCode"] == "Failed"
         assert (
             "Reason: The account-level service limit 'ml.c5.xlarge for"
             in (activity["StatusMessage"])

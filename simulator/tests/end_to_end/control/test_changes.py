@@ -50,7 +50,6 @@ def test_blue_green_under_traffic(plane: ControlPlane, steady: str) -> None:
     with traffic(plane, "green", target=steady) as sent:
         until(lambda: len(sent.statuses) > 20, "there is traffic")
         sagemaker.update_endpoint(EndpointName="green", EndpointConfigName="green-2")
-        assert plane.describe("green")["EndpointStatus"] == "Updating"
         assert plane.settled("green") == "InService"
         after = len(sent.statuses)
         until(lambda: len(sent.statuses) > after + 20, "the new one answers")
@@ -86,11 +85,10 @@ def test_scaling_under_traffic(plane: ControlPlane, steady: str) -> None:
 
 
 def test_an_instance_that_leaves_answers_who_waited_for_a_cold_model(tmp_path: Path) -> None:
-    """A request may wait for its model, and then as long again for its answer."""
-    waits = ("--invoke-timeout", "3", "--cold-wait", "3")
-    with control_plane(tmp_path / "log", *waits) as plane:
+    """First for the model, then for its answer; for how long is told in test_fleet.py."""
+    with control_plane(tmp_path / "log") as plane:
         plane.put_models(tmp_path, "a.tar.gz", mebibytes=64)
-        slow = fake_model(tmp_path, "slow.tar.gz", load_seconds=2.2, invoke_seconds=2.2)
+        slow = fake_model(tmp_path, "slow.tar.gz", load_seconds=1.0, invoke_seconds=0.5)
         plane.client("s3").upload_file(str(slow), "models", "shop/slow.tar.gz")
         plane.create_endpoint("waits", URL)
         plane.invoke("waits", "a.tar.gz")
@@ -202,7 +200,8 @@ def test_nothing_is_left_after_sigterm(tmp_path: Path) -> None:
             plane.create_endpoint(name, url, wait=False)
         assert [plane.settled(name) for name in lasting] == ["InService"] * 3
         until(lambda: _containers(plane, "creating"), "its container starts")
-        sagemaker.update_endpoint(EndpointName="updating", EndpointConfigName="updating")
+        # Its new container is silent, too: the update goes on.
+        sagemaker.update_endpoint(EndpointName="updating", EndpointConfigName="creating")
         sagemaker.delete_endpoint(EndpointName="deleting")
         statuses = {
             name: plane.describe(name)["EndpointStatus"] for name in ("creating", "updating")

@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError
 
 from simulator.tests.support.control_plane import ControlPlane, control_plane
 from simulator.tests.support.simulator import fake_model
-from tests.support.container import CALL_TIMEOUT_S
+from tests.support.container import CALL_TIMEOUT_S, until
 
 REGION = "us-east-1"
 IMAGE = f"785573368785.dkr.ecr.{REGION}.amazonaws.com/sagemaker-tritonserver:22.07-py3"
@@ -111,9 +111,8 @@ def _invoke(aws: ControlPlane, name: str, target: str | None) -> Any:
 def _gone(aws: ControlPlane, name: str) -> None:
     """Nothing is left of it, once it is deleted."""
     sm_client = aws.client("sagemaker")
-    sm_client.get_waiter("endpoint_deleted").wait(
-        EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
-    )
+    until(lambda: name not in aws.endpoint_names(), "it is deleted")
+    sm_client.get_waiter("endpoint_deleted").wait(EndpointName=name)
     with pytest.raises(ClientError, match="Could not find"):
         sm_client.describe_model(ModelName=f"{name}-mdl")
     with pytest.raises(ClientError, match="Could not find"):

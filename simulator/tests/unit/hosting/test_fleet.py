@@ -16,11 +16,14 @@ from merlin_simulator.assembly import EndpointSpec, InstanceFactory
 from merlin_simulator.errors import PlatformFailed
 from merlin_simulator.hosting import Fleet, Variant
 from merlin_simulator.instance.holdings import Budget
-from merlin_simulator.instance.instance import Instance
+from merlin_simulator.instance.instance import Instance, Passage
+from merlin_simulator.instance.requests import Invocation
 from merlin_simulator.rules import Rules
 from merlin_simulator.runners.attached import Attachment
 from merlin_simulator.watch.events import EventLog
 from simulator.tests.support.waiting import WAIT_S, until
+from simulator.tests.unit.plain_http import plain_http
+from tests.support.clock import Clock
 
 RULES = replace(Rules(), cold_wait_s=1.0, invoke_timeout_s=1.0)
 
@@ -56,20 +59,21 @@ class FakeRunners:
         self.made: list[FakeRunner] = []
         self.forgotten: list[str] = []
         self.serving, self.failing = True, False
+        self.url = "http://127.0.0.1:9"
         self.gate = threading.Event()
         self.gate.set()
         store, log = FolderArchives(folder), EventLog()
         self._factory = InstanceFactory(
             EndpointSpec("shop", RULES, Budget(None, None), folder), store, log
         )
-        self._attachment = Attachment("http://127.0.0.1:9", folder, folder)
+        self._attachment = Attachment(self.url, folder, folder)
         names = (f"all-{number}" for number in itertools.count(1))
         variant = Variant("shop", True, "", RULES, log)
         self.fleet = Fleet(variant, self._make, names, self.forgotten.append)
 
     def _make(self, name: str, _: Callable[[], bool]) -> FakeRunner:
         assert self.gate.wait(WAIT_S)
-        instance = self._factory.attached(name, "http://127.0.0.1:9", self._attachment)
+        instance = self._factory.attached(name, self.url, self._attachment)
         runner = FakeRunner(instance, fails=self.failing)
         if self.serving:
             runner.come.set()
@@ -113,6 +117,25 @@ async def test_a_change_does_not_wait_for_a_replacement_that_does_not_come(
     assert (fleet.desired, fleet.in_service) == (1, 1)
     await until(lambda: runners.made[2].stopped, "the replacement is let go of")
     await fleet.stop()
+
+
+async def test_an_instance_that_leaves_answers_who_waited_for_a_cold_model(
+    runners: FakeRunners, clock: Clock
+) -> None:
+    """A request may wait for its model, and then as long again for its answer, and no longer."""
+    fleet = runners.fleet
+    with plain_http(lambda *_: b"parts") as port:
+        runners.url = f"http://127.0.0.1:{port}"
+        await fleet.scale(2)
+        leaving = runners.made[1]
+        # Until its parts are read the request has not ended.
+        answer = await leaving.instance.invoke_stream(Invocation("r", None, b"", {}), Passage())
+        began, longest_s = clock(), RULES.cold_wait_s + RULES.invoke_timeout_s
+        await fleet.scale(1)
+        await clock.until(lambda: leaving.stopped, longest_s + 1)
+        assert clock() - began >= longest_s
+        await answer.parts.aclose()
+        await fleet.stop()
 
 
 async def test_a_replacement_is_of_the_number_that_is_wanted_when_its_turn_comes(
