@@ -12,7 +12,7 @@ from typing import Any
 
 from ensemble_tools.serving.publish import find_counts
 from ensemble_tools.serving.serving_plan import ServingPlan
-from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, read_counts
+from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, read_began, read_counts
 
 #: `version` counts the changes that would break a reader.
 FORMAT, VERSION = "merlin-sagemaker-features", 1
@@ -29,6 +29,8 @@ class ModelFeatures:
     workflows: Mapping[str, tuple[ColumnCounts, ...]] = field(default_factory=dict)
     #: Why nothing is counted; empty where something is.
     why_none: str = ""
+    #: When the counting of each workflow began, in seconds since 1970, in each container.
+    began: tuple[float, ...] = ()
 
 
 def read_features(
@@ -40,6 +42,11 @@ def read_features(
         for name, directory in find_counts(plan, serving_repository).items()
         if (columns := read_counts(directory))
     }
+
+
+def find_began(plan: ServingPlan, serving_repository: Path) -> tuple[float, ...]:
+    """When the counting of each of a plan's workflows began."""
+    return tuple(map(read_began, find_counts(plan, serving_repository).values()))
 
 
 def explain_no_counts(plan: ServingPlan, serving_repository: Path, setting: str) -> str:

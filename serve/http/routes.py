@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from ensemble_tools.serving.features import (
     ModelFeatures,
     explain_no_counts,
+    find_began,
     read_features,
     write_features,
 )
@@ -96,7 +97,8 @@ class FeatureRoute:
             why_none = (
                 "" if workflows else explain_no_counts(plan, self.serving_repository, self.setting)
             )
-            return write_features(ModelFeatures(model_name, target, workflows, why_none))
+            began = find_began(plan, self.serving_repository)
+            return write_features(ModelFeatures(model_name, target, workflows, why_none, began))
 
         try:
             body = await run_in_daemon_thread(read, "features")

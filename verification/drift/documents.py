@@ -38,6 +38,8 @@ _NUMBERS = tuple(
     for it in fields(ColumnCounts)
     if it.name not in ("column", "buckets", "fitted", "has_keys")
 )
+#: Those that never become smaller.
+_WHOLE = tuple(name for name in _NUMBERS if not name.startswith("sum"))
 
 
 def read_models(source: str, name: str | None) -> list[ModelFeatures]:
@@ -77,35 +79,42 @@ def read_document(source: str, content: bytes) -> list[ModelFeatures]:
 
 def subtract(models: list[ModelFeatures], before: list[ModelFeatures]) -> list[ModelFeatures]:
     """What has come since an earlier look; all of it for a model that has begun anew since."""
-    earlier = {
-        (model.model_name, workflow, counts.column): counts
-        for model in before
-        for workflow, columns in model.workflows.items()
-        for counts in columns
-    }
+    earlier = {(_identify(model), model.began): model for model in before}
     return [
-        replace(
-            model,
-            workflows={
-                workflow: tuple(
-                    _subtract(it, earlier.get((model.model_name, workflow, it.column)))
-                    for it in columns
-                )
-                for workflow, columns in model.workflows.items()
-            },
-        )
-        for model in models
+        _subtract_model(model, earlier.get((_identify(model), model.began))) for model in models
     ]
 
 
-def _subtract(now: ColumnCounts, before: ColumnCounts | None) -> ColumnCounts:
-    if before is None or before.fitted != now.fitted or len(before.buckets) != len(now.buckets):
+def _subtract_model(now: ModelFeatures, before: ModelFeatures | None) -> ModelFeatures:
+    if before is None:
         return now
+    workflows = {
+        name: tuple(map(_subtract, columns, before.workflows[name]))
+        for name, columns in now.workflows.items()
+    }
+    # In a document that does not say when the counting began, a count that fell says it.
+    fell = any(
+        min(getattr(counts, name) for name in _WHOLE) < 0 or min(counts.buckets, default=0) < 0
+        for columns in workflows.values()
+        for counts in columns
+    )
+    return now if fell else replace(now, workflows=workflows)
+
+
+def _subtract(now: ColumnCounts, before: ColumnCounts) -> ColumnCounts:
     numbers = {name: getattr(now, name) - getattr(before, name) for name in _NUMBERS}
     buckets = tuple(more - less for more, less in zip(now.buckets, before.buckets, strict=True))
-    if min(*buckets, *(numbers[name] for name in _NUMBERS if not name.startswith("sum")), 0) < 0:
-        return now
     return replace(now, **numbers, buckets=buckets)
+
+
+def _identify(model: ModelFeatures) -> Hashable:
+    """Its name, and what its columns were fitted to."""
+    fits = tuple(
+        (workflow, counts.column, counts.fitted, len(counts.buckets))
+        for workflow, columns in model.workflows.items()
+        for counts in columns
+    )
+    return model.model_name, fits
 
 
 def _check(source: str, model: ModelFeatures, counts: ColumnCounts) -> None:
@@ -176,12 +185,7 @@ def _add_up(models: list[ModelFeatures]) -> list[ModelFeatures]:
     """A model of several containers as one; as several where they are not fitted alike."""
     sums: dict[Hashable, ModelFeatures] = {}
     for model in models:
-        fits = tuple(
-            (workflow, counts.column, counts.fitted)
-            for workflow, columns in model.workflows.items()
-            for counts in columns
-        )
-        key = (model.model_name, fits)
+        key = _identify(model)
         sums[key] = _add(sums[key], model) if key in sums else model
     counted = {model.model_name for model in sums.values() if model.workflows}
     return [it for it in sums.values() if it.workflows or it.model_name not in counted]
@@ -192,7 +196,7 @@ def _add(first: ModelFeatures, other: ModelFeatures) -> ModelFeatures:
         name: tuple(map(add_counts, columns, other.workflows[name]))
         for name, columns in first.workflows.items()
     }
-    return replace(first, workflows=workflows)
+    return replace(first, workflows=workflows, began=tuple(sorted((*first.began, *other.began))))
 
 
 def _ask_model(url: str, name: str) -> list[ModelFeatures] | None:

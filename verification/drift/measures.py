@@ -21,10 +21,20 @@ PSI_BOUNDS = (0.1, 0.25)
 SHIFT_BOUNDS = (math.sqrt(0.1), 0.5)
 #: Shares of values that the fitted data did not have.
 NEW_BOUNDS = (0.01, 0.05)
-#: Normal quantiles: what chance exceeds once in 20 times, upwards, and to either side.
-_UPWARDS, _EITHER_SIDE = 1.6449, 1.96
+#: What chance exceeds once in 20 times: a normal variable to either side; and upwards one of the
+#: chi-square distribution, by its degrees of freedom, of which 32 buckets have 31 at most.
+_EITHER_SIDE = 1.96
+# fmt: off
+_CHI_SQUARE_95 = (
+    0.0, 3.841, 5.991, 7.815, 9.488, 11.070, 12.592, 14.067, 15.507, 16.919, 18.307, 19.675, 21.026,
+    22.362, 23.685, 24.996, 26.296, 27.587, 28.869, 30.144, 31.410, 32.671, 33.924, 35.172, 36.415,
+    37.652, 38.885, 40.113, 41.337, 42.557, 43.773, 44.985,
+)
+# fmt: on
 #: Below this share of the squared mean a variance is rounding.
 _ROUNDING = 1e-9
+#: A spread that is no larger is none.
+_NO_SPREAD = 0.005
 
 
 class Severity(IntEnum):
@@ -73,7 +83,7 @@ class ColumnDrift:
             return None
         came = sum(count for count, _ in buckets) * self._looked_at
         fitted = sum(rows for _, rows in buckets)
-        return _chi_square_95(len(buckets) - 1) * (1 / came + 1 / fitted)
+        return _CHI_SQUARE_95[len(buckets) - 1] * (1 / came + 1 / fitted)
 
     @property
     def mean(self) -> float | None:
@@ -103,9 +113,11 @@ class ColumnDrift:
         if mean is None or counts.finite < 2 or not counts.fitted.std:
             return None
         variance = counts.sum_of_squares / counts.finite - mean * mean
-        if not variance > _ROUNDING * mean * mean:
-            return None
-        return _if_finite(math.sqrt(variance) / counts.fitted.std)
+        rounding = _ROUNDING * mean * mean
+        if variance > rounding:
+            return _if_finite(math.sqrt(variance) / counts.fitted.std)
+        # All values are alike, or rounding hides how far they are from each other.
+        return 0.0 if math.sqrt(rounding) <= _NO_SPREAD * counts.fitted.std else None
 
     @property
     def severity(self) -> Severity | None:
@@ -170,14 +182,6 @@ def _smooth(counts: Sequence[float]) -> list[float]:
     """Their shares, none of which is 0."""
     whole = sum(counts) + _PRIOR * len(counts)
     return [(count + _PRIOR) / whole for count in counts]
-
-
-def _chi_square_95(freedom: int) -> float:
-    """The 95 % quantile, by Wilson and Hilferty's approximation: 2 % off for 1, less for more."""
-    if not freedom:
-        return 0.0
-    part = 2 / (9 * freedom)
-    return freedom * (1 - part + _UPWARDS * math.sqrt(part)) ** 3
 
 
 def _if_finite(value: float) -> float | None:

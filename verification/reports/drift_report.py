@@ -21,6 +21,8 @@ HEAD = (
     "spread",
     "drift",
 )
+#: From here on a number has an exponent.
+_LARGE = 1e6
 _MEASURES = (
     "unseen",
     "nulls",
@@ -151,7 +153,7 @@ def _list_cells(model: ModelDrift, column: ColumnDrift) -> list[str]:
         _percent(column.outside),
         _beside_chance(column.psi, column.psi_by_chance, PSI_BOUNDS, ".3f"),
         _beside_chance(column.shift, column.shift_by_chance, SHIFT_BOUNDS, "+.2f"),
-        "-" if column.spread is None else f"{column.spread:.2f}",
+        "-" if column.spread is None else _format(column.spread, ".2f"),
         _describe_severity(column),
     ]
 
@@ -173,4 +175,9 @@ def _beside_chance(
     if value is None:
         return "-"
     is_chance = bounds[0] <= abs(value) <= (chance or 0.0)
-    return f"{value:{form}}{' ?' if is_chance else ''}"
+    return f"{_format(value, form)}{' ?' if is_chance else ''}"
+
+
+def _format(value: float, form: str) -> str:
+    """Without the hundred digits that a large number has before its point."""
+    return f"{value:{form if abs(value) < _LARGE else form.replace('f', 'g')}}"

@@ -6,6 +6,7 @@ import fcntl
 import json
 import mmap
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ class CounterFile:
         """
         header = json.dumps(columns).encode()
         header += b" " * (-len(header) % 8)
-        head = HEAD.pack(MAGIC, len(header), 0, 0)
+        head = HEAD.pack(MAGIC, len(header), 0, 0, time.time())
         integers, floats = len(columns) * _INTEGERS, len(columns) * len(SUMS)
         start = len(head) + len(header)
         size = start + 8 * (integers + floats)
@@ -59,11 +60,13 @@ class CounterFile:
         descriptor = _hold_file(directory)
         try:
             begun = os.pread(descriptor, start, 0)
-            if begun[:16] != head[:16] or begun[len(head) :] != header:
+            is_new = begun[:16] != head[:16] or begun[len(head) :] != header
+            if is_new:
                 os.ftruncate(descriptor, 0)
             os.posix_fallocate(descriptor, 0, size)  # a full disk is an error now, no signal later
-            os.pwrite(descriptor, header, len(head))
-            os.pwrite(descriptor, head[:16], 0)
+            if is_new:
+                os.pwrite(descriptor, header, len(head))
+                os.pwrite(descriptor, head, 0)
             mapped = mmap.mmap(descriptor, size)
         finally:
             os.close(descriptor)  # the map has another one, which holds the lock

@@ -8,7 +8,7 @@ find_counts (both serving/publish.py) knows where each is. A model that finds no
 Each instance of a model holds one file by flock and maps it. The next process takes over the file
 of one that has ended and counts on, so that sums never become smaller.
 
-    magic, length of the header, version of the counters, rows seen: 8 bytes each
+    magic, length of the header, version of the counters, rows seen, when it began: 8 bytes each
     the header, JSON: a list of columns
     64-bit integers: for each column COUNTS, then its buckets
     64-bit floats: for each column SUMS
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import stat
 import struct
@@ -35,7 +36,7 @@ BUCKETS = 32
 COUNTS = ("counted", "values", "nulls", "unseen", "outside", "finite")
 SUMS = ("sum", "sum_of_squares")
 
-HEAD = struct.Struct("=8sQQQ")
+HEAD = struct.Struct("=8sQQQd")
 MAGIC = b"fcounts1"
 #: Columns of one workflow that are counted: the first ones.
 MOST_COLUMNS = 2000
@@ -116,6 +117,13 @@ def read_counts(directory: Path) -> list[ColumnCounts]:
     return list(sums.values())
 
 
+def read_began(directory: Path) -> float:
+    """When the counting began there, in seconds since 1970; 0 where it has not. Raises nothing."""
+    head = _read_bytes(next(name_files(directory)), HEAD.size)
+    began = float(HEAD.unpack(head)[-1]) if len(head) == HEAD.size else 0.0
+    return began if math.isfinite(began) else 0.0
+
+
 def are_held(directory: Path) -> bool:
     """Whether a process counts in a file of the directory."""
     for path in takewhile(os.path.lexists, name_files(directory)):
@@ -149,7 +157,7 @@ def _read_data(path: Path) -> bytes:
 def _read_columns(data: bytes) -> list[ColumnCounts]:
     """The columns of a file; none of one that is not whole, or that no model has counted."""
     try:
-        magic, length, _, rows = HEAD.unpack_from(data)
+        magic, length, _, rows, _ = HEAD.unpack_from(data)
         header = json.loads(data[HEAD.size : HEAD.size + length])
         numbers = memoryview(data)[HEAD.size + length :]
         split = 8 * len(header) * (len(COUNTS) + BUCKETS)

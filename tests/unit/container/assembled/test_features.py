@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, FittedColumn
+from ensemble_tools.workflows.runtime.feature_counts import ColumnCounts, FittedColumn, read_began
 from tests.support import models
 from tests.support.counter_files import write_counts
 from tests.support.metrics_page import sample, scrape
@@ -52,6 +52,7 @@ def test_counts_of_a_model(endpoint: ContainerOnFake) -> None:
     assert answer.headers["content-type"] == "application/json"
     (model,) = read_document("after", answer.content)
     assert (model.model_name, model.target_model, model.why_none) == ("shop", "shop.tar.gz", "")
+    assert (before.began, model.began) == ((0,), (read_began(directory),))
     ((age, item),) = model.workflows.values()
     assert item == ITEM
     assert (age.values, age.nulls, age.finite, age.sum) == (5, 2, 0, 0.0)
@@ -66,7 +67,7 @@ def test_counts_of_a_model(endpoint: ContainerOnFake) -> None:
     assert "serve_feature_values_total{" not in endpoint.http.get("/metrics").text
     with endpoint.loaded("shop", endpoint.model_root / "shop/model"):
         (again,) = read_document("again", endpoint.http.get(path).content)
-        assert again.workflows == model.workflows
+        assert (again.workflows, again.began) == (model.workflows, model.began)
         page = scrape(endpoint)
     labels["target_model"] = "shop.tar.gz"
     assert sample(page, "serve_feature_null_total", **labels, column="age") == 2

@@ -239,3 +239,27 @@ def test_since_a_look_at_another_life() -> None:
         make_model(replace(make_ids(came=(1, 1)), buckets=())),
     ):
         assert subtract([now], [before]) == [now]
+
+
+def test_since_a_look_at_another_container() -> None:
+    """It began to count at another time, though it has counted fewer values of every column."""
+    before = replace(make_model(make_ids(came=(1, 1))), began=(1.7e9,))
+    now = replace(make_model(make_ids(came=(12, 30))), began=(1.8e9,))
+    assert subtract([now], [before]) == [now]
+
+
+def test_since_counts_of_which_one_fell() -> None:
+    """All columns of a model have begun anew, not this one alone."""
+    before = make_model(make_ids(nulls=5), make_numbers(times=2))
+    now = make_model(make_ids(nulls=4, came=(90, 90)), make_numbers(times=9))
+    assert subtract([now], [before]) == [now]
+
+
+def test_since_a_look_at_models_of_one_name() -> None:
+    """Two that are not fitted alike, as containers have them while an archive is replaced."""
+
+    def make(came: int, fitted: int) -> ModelFeatures:
+        return make_model(make_ids(came=(came, 0), fitted=(fitted, 1)))
+
+    since = subtract([make(8, 1), make(9, 2)], [make(3, 1), make(7, 2)])
+    assert since == [make(5, 1), make(2, 2)]

@@ -49,7 +49,7 @@ def test_chance_is_that_of_the_chi_square_distribution() -> None:
     wide = make_ids(came=(100,) * 32, fitted=(1000,) * 32)
     assert measure(wide).psi_by_chance == pytest.approx(44.985 * (1 / 3200 + 1 / 32000), rel=1e-3)
     narrow = measure(make_ids(came=(10, 10), fitted=(30, 10)))
-    assert narrow.psi_by_chance == pytest.approx(3.841 * (1 / 20 + 1 / 40), rel=0.03)
+    assert narrow.psi_by_chance == pytest.approx(3.841 * (1 / 20 + 1 / 40))
 
 
 def test_what_chance_makes_is_seldom_more() -> None:
@@ -106,6 +106,12 @@ def test_a_spread_that_rounding_made() -> None:
     """Of equal large numbers the difference of two squares is noise, and no spread."""
     column = measure(make_numbers(numbers=(123456789.123,) * 10))
     assert column.spread is None
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, -7.3])
+def test_values_that_are_all_alike_have_no_spread(value: float) -> None:
+    """As where a caller sends the default of a column: a measure, which is 0."""
+    assert measure(make_numbers(numbers=(value,), times=50)).spread == 0
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,12 @@ def test_one_model() -> None:
     ]
 
 
+def test_large_figures_have_exponents() -> None:
+    """A sentinel such as the largest float moves a mean by some 10³⁷ standard deviations."""
+    row = printed(make_model(make_numbers("age", numbers=(0.0, 3e38))))[-1]
+    assert row.split()[-3:] == ["+3.8e+37", "3.8e+37", "large"]
+
+
 def test_several_models() -> None:
     """Each with its worst column in one table, then the columns that drift; the worst first."""
     lines = printed(NONE, QUIET, SHOP)

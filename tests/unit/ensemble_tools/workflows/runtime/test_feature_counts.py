@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from ensemble_tools.workflows.runtime.feature_counts import (
     MOST_BYTES,
     MOST_COLUMNS,
     SUMS,
+    read_began,
     read_counts,
 )
 
@@ -41,6 +43,20 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert (age.fitted.mean, age.fitted.std, age.fitted.low, age.buckets) == (40.0, 3.0, None, ())
     assert (age.has_keys, user.has_keys) == (False, True)
     assert (user.unseen, user.buckets, user.fitted.buckets) == (12, (0,) * 32, tuple(range(32)))
+
+
+def test_a_file_says_when_it_began(tmp_path: Path) -> None:
+    """Also to whoever comes later; a directory without a file and a broken file say nothing."""
+    assert read_began(tmp_path) == 0
+    earliest = time.time()
+    path = write_file(tmp_path)
+    began = read_began(tmp_path)
+    assert earliest <= began <= time.time()
+    write_file(tmp_path)
+    assert (read_began(tmp_path), read_counts(tmp_path)[0].values) == (began, 14)
+    for broken in (b"", b"\xff" * 40, path.read_bytes()[:39]):
+        path.write_bytes(broken)
+        assert read_began(tmp_path) == 0
 
 
 def test_a_file_that_is_half_written_counts_nothing(tmp_path: Path) -> None:
