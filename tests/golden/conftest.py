@@ -21,9 +21,9 @@ from ensemble_tools.serving.publish import publish, retract
 from tests.golden.archives import Tensors
 from tests.support.tritons import NEWEST, TRITONS
 
-LIVE_TIMEOUT_S = 60.0
+LIVE_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
-LOAD_TIMEOUT_S = 60.0
+LOAD_TIMEOUT_S = 120.0
 #: A wrongly wired ensemble never answers; a right one needs milliseconds.
 ANSWER_TIMEOUT_S = 60.0
 TYPES = {"int8": "INT8", "int32": "INT32", "int64": "INT64", "float32": "FP32", "float64": "FP64"}

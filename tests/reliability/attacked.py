@@ -25,7 +25,7 @@ MOST_MEMORY = 4096 * MIB
 MOST_ADDRESS_SPACE = 12 * 1024 * MIB
 #: An attack can make the log grow by 10 MB/s; beyond this it is cut.
 MOST_LOG = 64 * MIB
-_STOP_S = 40.0
+_STOP_S = 120.0
 
 
 @dataclass(frozen=True)

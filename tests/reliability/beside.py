@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -36,14 +36,14 @@ from tests.support.quick_container import told
 
 TARGET, WITNESS = "target", "witness"
 #: A request or a load that takes longer hangs.
-PATIENCE_S = 20.0
-#: In a fifth of it the container's own limits end what hangs.
+PATIENCE_S = 60.0
+#: Long before that the container's own limits end what hangs.
 TIMEOUTS = {
     "SERVE_INVOKE_TIMEOUT": "10",
     "SERVE_LOAD_TIMEOUT": "10",
     **told(Constants(unload_timeout_s=10)),
 }
-_WITNESS_S = 10.0
+_WITNESS_S = 60.0
 _START_S = 60.0
 _LOOK_S = 0.05
 
@@ -126,8 +126,8 @@ class Memory:
 class Place:
     """One server by name, alive again whenever it is asked for."""
 
-    def __init__(self, name: str, directory: Path) -> None:
-        self.name, self._directory = name, directory
+    def __init__(self, name: str, directory: Path, limits: Mapping[str, str] = TIMEOUTS) -> None:
+        self.name, self._directory, self._limits = name, directory, limits
         self._open = contextlib.ExitStack()
         self._server: Server | None = None
         self._starts = 0
@@ -146,7 +146,7 @@ class Place:
         if self.name == "frontend":
             server = self._open.enter_context(frontend(directory))
         else:
-            server = self._open.enter_context(shielded(directory, **TIMEOUTS))
+            server = self._open.enter_context(shielded(directory, **self._limits))
         for name, model in ((TARGET, everything()), (WITNESS, models.adder(3))):
             path = write_archive(server.archives / name / "model", {name: model})
             answer = load(server, name, path, _START_S)

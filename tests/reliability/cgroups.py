@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
-_GONE_WITHIN_S = 5.0
+_GONE_WITHIN_S = 60.0
 _V1_UNLIMITED = "-1"
 
 

@@ -59,7 +59,7 @@ _MOST_FAILURES = 20
 #: Connections are kept open, one for each caller at a time: how many callers ever met is chance.
 _CONNECTIONS = {"descriptors": 2 * CONCURRENCY + 2, "triton_descriptors": CONCURRENCY + 1}
 #: Threads and connections that end by themselves are given so long at a look.
-_SETTLES_WITHIN_S = 5.0
+_SETTLES_WITHIN_S = 60.0
 #: Where tritonserver writes whatever TMPDIR says. The container gets one of its own, as others'
 #: files there would be counted; for that everything else must lie elsewhere.
 _TMP, _TMP_BYTES = Path("/tmp"), 1 << 30

@@ -12,8 +12,6 @@ from tests.reliability.corpus.hostile_requests import HostileRequest, hostile_re
 
 _LARGE = "512 MB to POST /models"
 
-pytestmark = pytest.mark.timeout(120)
-
 #: Without what takes seconds to make and to send.
 _REQUESTS = [one for one in hostile_requests() if one.name not in ("gzip of 2 GB", _LARGE)]
 #: Without what loads for as long as SERVE_LOAD_TIMEOUT lets it: that is for `beside`.
@@ -23,7 +21,7 @@ _ARCHIVES = [one for one in HOSTILE_ARCHIVES if not one.hangs]
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A container with a target and a witness; another one when it was hurt."""
-    found = Place("container", tmp_path_factory.mktemp("hostile"))
+    found = Place("container", tmp_path_factory.mktemp("hostile"), limits={})
     yield found
     found.discard()
 

@@ -187,7 +187,7 @@ class Wire:
     def _collect(self) -> None:
         with contextlib.suppress(OSError):
             if self._socket is not None:
-                self._socket.settimeout(0.2)
+                self._socket.settimeout(self._timeout_s)
                 while received := self._socket.recv(_RECEIVED_AT_ONCE):
                     self._buffer += received
 

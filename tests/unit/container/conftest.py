@@ -27,7 +27,7 @@ from tests.fakes import tritonserver as fake
 
 ROOT = Path(__file__).parents[3]
 WHEEL_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"
-LIVE_TIMEOUT_S = 60.0
+LIVE_TIMEOUT_S = 120.0
 WAIT_S = 60.0  # for anything that must happen; a failure, not a sleep
 
 

@@ -25,7 +25,7 @@ from tests.unit.container.conftest import ROOT, make_stage
 FRAMEWORKS_PYTHON = ROOT / ".venv-frameworks/bin/python"
 #: The models' Python without them.
 MERLIN_PYTHON = ROOT / ".venv-merlin/bin/python"
-LIVE_TIMEOUT_S = 60.0
+LIVE_TIMEOUT_S = 120.0
 MAKE_TIMEOUT_S = 120.0
 INITIALIZE_TIMEOUT_S = 120.0
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.tritonserver
 
 MAKER = Path(__file__).with_name("make_torch_models.py")
 MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
-LIVE_TIMEOUT_S = 60.0
+LIVE_TIMEOUT_S = 120.0
 
 X, TWO = [("x", "FP32", [-1])], [("left", "FP32", [3]), ("right", "FP32", [3])]
 
