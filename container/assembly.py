@@ -281,7 +281,7 @@ class Container:
         self._watching.cancel()
         await self.observability.publish_last(self._constants.last_metrics_s)
         await self.triton.close()  # tritonserver waits for connections that are open
-        self.observability.send_last()
+        self.observability.send_last(self._constants.last_captures_s)
 
     def _make_app(self) -> ASGIApp:
         ping, metrics = PingRoute(self._make_health_check()), self.observability.metrics_route()

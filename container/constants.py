@@ -33,6 +33,8 @@ class Constants:
     triton_stop_timeout_s: float = 6.0
     #: Before tritonserver is ended, for the last publication of metrics.
     last_metrics_s: float = 2.0
+    #: Beside its end, for the last captures.
+    last_captures_s: float = 8.0
 
     def start_timeout(self, gpus: int) -> float:
         """On a machine with so many GPUs."""

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Of the time to stop in, what the last spans and captures get, beside tritonserver's own end.
-_LAST_TRACES_S, _LAST_CAPTURES_S = 2.0, 8.0
+#: Of the time to stop in, what the last spans get, beside tritonserver's own end.
+_LAST_TRACES_S = 2.0
 #: From one look at departed models to the next, in seconds.
 _FORGET_S = 10.0
 #: How long a page waits for tritonserver's version, in seconds, where it is not known yet.
@@ -122,13 +122,13 @@ class Observability:
         if self._publisher is not None:
             await self._publisher.finish(limit_s)
 
-    def send_last(self) -> None:
-        """Begin to send the last traces and captures; until_sent awaits it."""
+    def send_last(self, captures_s: float) -> None:
+        """Begin to send the last traces, and captures for so long at most; until_sent awaits it."""
         if self._tracer is not None:
             self._sending.append(asyncio.ensure_future(self._tracer.close(_LAST_TRACES_S)))
         capture = self._capture
         if capture is not None:
-            ending = run_in_daemon_thread(lambda: capture.end(_LAST_CAPTURES_S), "last captures")
+            ending = run_in_daemon_thread(lambda: capture.end(captures_s), "last captures")
             self._sending.append(asyncio.ensure_future(ending))
 
     async def until_sent(self) -> None:
