@@ -21,6 +21,7 @@ from merlin_simulator.commands import replay as command
 from merlin_simulator.plan_command.baseline import make_scenario
 from merlin_simulator.plan_command.files import UnusableFile
 from merlin_simulator.plan_command.replay_report import read_report
+from merlin_simulator.replay import run
 from merlin_simulator.replay.asking import Runtime
 from merlin_simulator.replay.copies import make_names
 from merlin_simulator.replay.local_endpoint import (
@@ -30,6 +31,7 @@ from merlin_simulator.replay.local_endpoint import (
 )
 from merlin_simulator.replay.settings import EndpointTrouble, Settings
 from simulator.tests.support.environment import environment_of_ours, find_marked
+from simulator.tests.support.waiting import in_a_calm_moment
 from simulator.tests.unit.plain_http import plain_http
 from tests.support.captures import make_record, write_capture
 from tests.support.container import until
@@ -140,8 +142,12 @@ def finish(process: subprocess.Popen[str], tmp_path: Path) -> tuple[int, str]:
 
 
 def test_a_good_replay_ends_with_zero(begin: Any, tmp_path: Path) -> None:
-    """All sent, all right: exit code 0, both reports, no process and no file left."""
-    code, said = finish(begin(3, "--room", "8", "--load", "0.01"), tmp_path)
+    """All sent, all right: exit code 0, both reports, no process and no file left.
+
+    The page's address is told before the endpoint is in service, so that its start can be looked
+    at, too.
+    """
+    code, said = finish(begin(2, "--room", "8", "--load", "0.01"), tmp_path)
     assert code == 0, said
     found = report(tmp_path)
     assert found["good"]
@@ -152,6 +158,9 @@ def test_a_good_replay_ends_with_zero(begin: Any, tmp_path: Path) -> None:
     assert found["versions"]["tritonserver"] == "2.51.0"
     assert (tmp_path / "report/report.html").stat().st_size > 10_000
     assert "hit ratio" in said
+    lines = said.splitlines()
+    told = next(line for line in lines if "its page: http://127.0.0.1:" in line)
+    assert lines.index(told) < next(n for n, line in enumerate(lines) if "in service" in line)
 
 
 @pytest.mark.parametrize(
@@ -170,29 +179,30 @@ def test_an_interruption_leaves_a_report_and_nothing_else(
     begin: Any, tmp_path: Path, number: signal.Signals
 ) -> None:
     """Ctrl-C and SIGTERM in mid-traffic: exit code 130 and the report of what was measured."""
-    process = begin(600, "--stalls-at", "3", "--stall", "60")
-    await_traffic(process)
-    time.sleep(1.0)  # some traffic; how much does not matter
-    process.send_signal(number)
-    if number == signal.SIGTERM:  # once more changes nothing
-        time.sleep(0.3)
+
+    def check(_: int) -> None:
+        process = begin(600, "--stalls-at", "3", "--stall", "60")
+        await_traffic(process)
+        time.sleep(0.3)  # some traffic; how much does not matter
         process.send_signal(number)
-    code, said = finish(process, tmp_path)
-    assert code == 130, said
-    found = report(tmp_path)
-    assert found["interrupted"] == "interrupted"
-    assert found["requests"]["planned"] == found["requests"]["sent"]
-    assert found["requests"]["unfinished"] <= 1
+        if number == signal.SIGTERM:  # once more changes nothing
+            time.sleep(0.3)
+            process.send_signal(number)
+        code, said = finish(process, tmp_path)
+        assert code == 130, said
+        found = report(tmp_path)
+        assert found["interrupted"] == "interrupted"
+        assert found["requests"]["planned"] == found["requests"]["sent"]
+        assert found["requests"]["unfinished"] <= 1
+
+    in_a_calm_moment(check)  # others are answered in the two seconds that they are given
 
 
 def test_sigterm_while_the_endpoint_stops_changes_nothing(begin: Any, tmp_path: Path) -> None:
     """What was measured is not lost by who asks once more, and nothing is left."""
-    process = begin(1, "--lingers", "3")
-    log, deadline = tmp_path / "report/logs/endpoint.log", time.monotonic() + WAIT_S
-    while not (log.exists() and "lingering" in log.read_text("utf-8")):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    process = begin(1, "--lingers", "1")
+    log = tmp_path / "report/logs/endpoint.log"
+    until(lambda: log.exists() and "lingering" in log.read_text("utf-8"), "it ends")
     process.send_signal(signal.SIGTERM)
     code, said = finish(process, tmp_path)
     assert code == 0, said
@@ -238,10 +248,9 @@ def test_an_endpoint_that_does_not_start_is_said(tmp_path: Path) -> None:
     """With what it wrote; the process's folder of archives is gone."""
     words = [sys.executable, "-c", "raise SystemExit('no tritonserver here')"]
     with start_endpoint(words, find_free_port(), tmp_path / "log") as endpoint:
-        deadline = time.monotonic() + WAIT_S
-        while (gone := endpoint.gone()) is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: endpoint.gone() is not None, "it has ended")
+        gone = endpoint.gone()
+    assert gone is not None
     assert "exit code 1" in gone
     assert "no tritonserver here" in gone
 
@@ -374,6 +383,12 @@ def test_an_archive_in_another_folder_is_named(
     )
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay waits less for the first answer of an endpoint that somebody else runs."""
+    monkeypatch.setattr(run, "ANSWER_S", 0.5)
+
+
 def _asked_of(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """What a replay of an endpoint there has said when it has failed."""
     words = ("--endpoint-url", url, "--endpoint-name", "x", "--report", str(tmp_path / "report"))
@@ -381,6 +396,7 @@ def _asked_of(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> s
     return capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_dead_address_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody listens there: the url stands in the one sentence."""
     url = f"http://127.0.0.1:{find_free_port()}"
@@ -390,20 +406,26 @@ def test_a_dead_address_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "correct --endpoint-url" in said
 
 
+@pytest.mark.usefixtures("hasty")
 def test_an_address_that_does_not_answer_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Connections are taken, and nothing comes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         said = _asked_of(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path, capsys)
-    assert "no answer within 5 s" in said
+    assert "no answer within 0.5 s" in said
 
 
+@pytest.mark.usefixtures("hasty")
 def test_another_server_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It answers, but not as an endpoint of the simulator."""
     with plain_http(lambda method, path: b"hello") as port:
-        said = _asked_of(f"http://127.0.0.1:{port}", tmp_path, capsys)
-    assert "an answer of 200 without an endpoint's state" in said
+
+        def check(_: int) -> None:
+            said = _asked_of(f"http://127.0.0.1:{port}", tmp_path, capsys)
+            assert "an answer of 200 without an endpoint's state" in said
+
+        in_a_calm_moment(check)
 
 
 @pytest.mark.parametrize("place", ["file", "file/below", "/proc/report"])
@@ -418,14 +440,6 @@ def test_a_folder_that_cannot_be_had_is_said_at_once(
     said = capsys.readouterr().err
     assert said.startswith(f"replay: {option} {where}: no files can be written there (")
     assert said.count("\n") == 1
-
-
-def test_the_pages_address_is_told_at_the_start(begin: Any, tmp_path: Path) -> None:
-    """Before the endpoint is in service, so that its start can be looked at, too."""
-    _, said = finish(begin(1), tmp_path)
-    lines = said.splitlines()
-    told = next(line for line in lines if "its page: http://127.0.0.1:" in line)
-    assert lines.index(told) < next(n for n, line in enumerate(lines) if "in service" in line)
 
 
 def test_another_service_is_no_endpoint() -> None:

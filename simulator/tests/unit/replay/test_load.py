@@ -128,11 +128,15 @@ async def test_an_answer_that_breaks_off_is_a_failure() -> None:
     assert found == ["ClientPayloadError", "ServerDisconnectedError", "ClientResponseError"]
 
 
-async def test_what_may_not_be_sent_is_counted() -> None:
+async def test_what_may_not_be_sent_is_counted(clock: Clock) -> None:
     """Beyond the bound on outstanding requests nothing is sent, and nothing is forgotten."""
-    endpoint = FakeEndpoint(load_s=0.3)
+    endpoint = FakeEndpoint(load_s=20)
     async with serving(endpoint) as url, load_on(url, outstanding=2) as load:
-        await run(load, at_once(5, models=3))
+        running = asyncio.create_task(load.run(at_once(5, models=3), asyncio.Event()))
+        while len(load.not_sent) < 3 or len(endpoint.asked) < 2:  # noqa: ASYNC110 # plain lists
+            await asyncio.sleep(0.01)
+        clock.advance(20)
+        await asyncio.wait_for(running, WAIT_S)
     assert load.planned == 5
     assert [sample.number for sample in load.samples] == [0, 1]
     assert [arrival.number for arrival in load.not_sent] == [2, 3, 4]

@@ -18,6 +18,7 @@ import pytest
 
 from merlin_simulator.archives.stores import open_archives
 from merlin_simulator.assembly import EndpointSpec, assemble
+from merlin_simulator.errors import NoInstance
 from merlin_simulator.hosting import Endpoint
 from merlin_simulator.instance.holdings import Budget
 from merlin_simulator.instance.requests import Invocation
@@ -73,6 +74,15 @@ def _serves(endpoint: Endpoint) -> bool:
     return [one.state for one in endpoint.instances] == [InstanceState.IN_SERVICE]
 
 
+async def _answer(endpoint: Endpoint) -> Any:
+    """Of the model, once an instance is in service: on a busy machine a ping may be late."""
+    while True:
+        with contextlib.suppress(NoInstance):
+            answer = await endpoint.invoke(Invocation("r", "m.tar.gz", b"", {}))
+            return json.loads(answer.body)["answer"]
+        await until(lambda: _serves(endpoint), "it is in service")
+
+
 async def test_one_that_leaves_answers_what_it_was_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,23 +90,23 @@ async def test_one_that_leaves_answers_what_it_was_asked(
 
     After that its folder is gone, and what earlier runs left beside it.
     """
-    fake_model(tmp_path / "models", "m.tar.gz", invoke_seconds=6)
+    fake_model(tmp_path / "models", "m.tar.gz")
     (tmp_path / "folder" / "10.0.0.9" / "old").mkdir(parents=True)
     (tmp_path / "folder" / "other").mkdir()
     names = Names(["127.0.0.1"])
     with fake_container() as (port, process):
-        async with _playing(tmp_path, port, names, monkeypatch) as (endpoint, log):
-            await until(lambda: _serves(endpoint), "it is in service")
+        async with _playing(tmp_path, port, names, monkeypatch) as (endpoint, _):
+            assert await _answer(endpoint) == "m.tar.gz"
             folder, kept = tmp_path / "folder", ["127.0.0.1", "other"]
             await until(lambda: sorted(p.name for p in folder.iterdir()) == kept, "old ones go")
-            asked = asyncio.create_task(endpoint.invoke(Invocation("r", "m.tar.gz", b"", {})))
-            await until(lambda: any(e.kind == "loaded" for e in log.since(0)), "it is loaded")
+            await until(lambda: _serves(endpoint), "it is in service")
             process.send_signal(signal.SIGSTOP)
+            asked = asyncio.create_task(_answer(endpoint))
             names.addresses.clear()
             await until(lambda: endpoint.instances == (), "it has left")
             assert not asked.done()
             process.send_signal(signal.SIGCONT)
-            assert json.loads((await asked).body)["answer"] == "m.tar.gz"
+            assert await asked == "m.tar.gz"
             await until(lambda: [p.name for p in folder.iterdir()] == ["other"], "no folder stays")
 
 
@@ -115,8 +125,7 @@ async def test_one_that_comes_back_is_a_new_instance(
             names.addresses.append("127.0.0.1")
             process.send_signal(signal.SIGCONT)
             await until(lambda: _serves(endpoint), "it is in service again")
-            answer = await endpoint.invoke(Invocation("r", "m.tar.gz", b"", {}))
-            assert answer.status == 200
+            assert await _answer(endpoint) == "m.tar.gz"
 
 
 async def test_an_unknown_host_is_told_once_until_it_is_known(
