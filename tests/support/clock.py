@@ -25,9 +25,13 @@ class Clock:
     def __init__(self) -> None:
         self._machine, self._ahead = time.monotonic, 0.0
         self._stands_at: float | None = None
+        self._looked_at: float | None = None
 
     def __call__(self) -> float:
         now = self._machine() if self._stands_at is None else self._stands_at
+        if self._looked_at is not None:
+            self._ahead -= max(0.0, now - self._looked_at - _STEP_S)
+            self._looked_at = now
         return now + self._ahead
 
     def advance(self, seconds: float) -> None:
@@ -40,6 +44,12 @@ class Clock:
     def stop(self) -> None:
         """From now on it stands still, but for what the test passes."""
         self._stands_at = self._machine()
+
+    def pass_by_steps(self) -> None:
+        """From now on a small step passes between two looks at it, however long this process was
+        kept waiting: for what waits for small times alone.
+        """
+        self._looked_at = self._machine()
 
     async def until(self, true: Callable[[], bool], within_s: float) -> None:
         """Return when it is true; fails where more than so much time of this clock has to pass.

@@ -714,6 +714,7 @@ async def test_half_requests_go_before_idle_neighbours(
 
 async def test_an_upload_that_goes_on_is_kept(clock: Clock, routes: RoutesOnFake) -> None:
     """However slow: an idle connection goes, which costs its caller nothing."""
+    clock.pass_by_steps()
     routes.crowd.limits = type(LIMITS)(connections=2)
     idle, slow = await routes.connect(), await routes.connect()
     await idle.send(PING)
