@@ -30,6 +30,23 @@ THEIRS = {"os._exit", "torch._C", "pickle._Unpickler"}
 TIMED = {"tests/end_to_end/test_feature_store.py": 1}
 #: What tells the time of day or of the machine, in `time` or an event loop.
 CLOCKS = {"monotonic", "perf_counter", "time"}
+#: Shares of a fault's time, and connections of a flood, of which some may fail.
+SHORT = {"tests/reliability/faults.py": 4}
+#: What waits, and the place of its limit among its arguments, where it need not be named.
+WAITS = {
+    "wait": 0,
+    "join": 0,
+    "result": 0,
+    "settimeout": 0,
+    "wait_for": 1,
+    "acquire": 1,
+    "communicate": 1,
+    "create_connection": 1,
+    "until": 3,
+    **dict.fromkeys(("run", "check_output", "get", "post", "Client"), None),
+}
+#: In a moment nothing is to happen; what is to happen has half a minute or more.
+MOMENT_S, ENOUGH_S = 0.1, 30
 
 Look = Callable[[ast.Module], Iterator[str]]
 
@@ -123,21 +140,48 @@ def _is_duration(node: ast.expr) -> bool:
     return named and now.func.attr in CLOCKS  # type: ignore[union-attr]
 
 
+def short_waits(tree: ast.Module) -> Iterator[str]:
+    """Waits for what is to happen that a busy machine may outlast."""
+    for node in ast.walk(tree):
+        name = _called(node) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and name in WAITS:
+            place = WAITS[name]
+            limits = [it.value for it in node.keywords if it.arg in ("timeout", "timeout_s")]
+            limits += [] if place is None else node.args[place : place + 1]
+            if any(_is_short(limit) for limit in limits):
+                yield ast.unparse(node)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+
+
+def _is_short(limit: ast.expr) -> bool:
+    value = limit.value if isinstance(limit, ast.Constant) else None
+    return isinstance(value, (int, float)) and MOMENT_S < value < ENOUGH_S
+
+
 @pytest.fixture(scope="module")
 def seen() -> dict[Look, dict[str, list[str]]]:
     """What each look finds in each file, read once."""
-    found: dict[Look, dict[str, list[str]]] = {private_names: {}, patches: {}, timings: {}}
+    looks = (private_names, patches, timings, short_waits)
+    found: dict[Look, dict[str, list[str]]] = {look: {} for look in looks}
     for name, tree in sources():
         for look in found:
             found[look][name] = list(look(tree))
     return found
 
 
-@pytest.mark.parametrize(("look", "known"), [(private_names, {}), (patches, {}), (timings, TIMED)])
+@pytest.mark.parametrize(
+    ("look", "known"),
+    [(private_names, {}), (patches, {}), (timings, TIMED), (short_waits, SHORT)],
+)
 def test_tests_go_through_the_front_door(
     look: Look, known: dict[str, int], seen: dict[Look, dict[str, list[str]]]
 ) -> None:
-    """None touches private names of ours, none patches ours, none goes by how long things took."""
+    """None touches private names of ours, none patches ours, none goes by how long things took, and
+    none gives what is to happen less time than a busy machine takes.
+    """
     found = seen[look]
     assert {name: len(each) for name, each in found.items() if each} == known, found
 
@@ -177,3 +221,24 @@ def test_what_is_found(text: str, private: list[str], patched: list[str]) -> Non
 def test_which_assertions_are_timings(text: str, found: bool) -> None:
     """A least time is none, nor is the processor's time, nor the end of a wait."""
     assert bool(list(timings(ast.parse(text)))) is found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("asyncio.wait_for(ended, 5)", True),
+        ("done.wait(timeout=2.0)", True),
+        ("thread.join(5)", True),
+        ("subprocess.run(command, timeout=20)", True),
+        ("httpx.get(url, timeout=1)", True),
+        ("until(ends, 'it ends', container, 10)", True),
+        ("asyncio.wait_for(ended, 60)", False),
+        ("asyncio.wait({asked}, timeout=0.1)", False),
+        ("process.wait(0)", False),
+        ("', '.join(names)", False),
+        ("thread.join()", False),
+    ],
+)
+def test_which_waits_are_short(text: str, found: bool) -> None:
+    """A limit in numbers, above a moment and below half a minute."""
+    assert bool(list(short_waits(ast.parse(text)))) is found

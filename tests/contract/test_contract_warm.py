@@ -215,7 +215,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = ROOT / ".venv-merlin/bin/python"
     script = folder / "noisy.py"  # TorchScript reads the source
     script.write_text(NOISY)
-    subprocess.run([python, "-W", "ignore", script, folder], check=True, timeout=120)
+    subprocess.run([python, "-W", "ignore", script, folder], check=True, timeout=600)
     for kind in ("Noise", "Seeded"):
         model = folder / "archives" / kind / "noise"
         (model / "1").mkdir(parents=True)

@@ -39,7 +39,7 @@ from verification.requests.request_file import read_requests
 
 DENSE = EXAMPLES / "dense"
 PROGRAM = (sys.executable, "-m", "ensemble_tools", "compare")
-PROGRAM_TIMEOUT_S = 240.0
+PROGRAM_TIMEOUT_S = 800.0
 
 #: Turns the order of scores around.
 REVERSING = PythonModel("""

@@ -19,7 +19,6 @@ from tests.support.container import Container, running, until
 RELATIVE = 1e-6
 ABSOLUTE = 1e-7
 #: Nine Merlin processes and four with torch start, two models at once, on a small machine.
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

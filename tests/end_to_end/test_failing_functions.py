@@ -33,8 +33,6 @@ COLUMNS = {"part": ("mode", "price"), "later": ("mode", "price", "weight")}
 COLUMNS |= dict.fromkeys(("filter", "own", "predictor"), COLUMNS["part"])
 LINES = PROGRAM.read_text().splitlines()
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:

@@ -30,7 +30,7 @@ NOBODY = {
 }
 REPOSITORY = "executor_model/1/ensemble/repo"
 
-pytestmark = [pytest.mark.thorough, pytest.mark.tritonserver, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.thorough, pytest.mark.tritonserver]
 
 
 class Redis:

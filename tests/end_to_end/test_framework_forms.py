@@ -22,8 +22,6 @@ FORMS = {
 #: Sums of floats in another order than offline.
 RELATIVE = 1e-6
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:

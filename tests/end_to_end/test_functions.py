@@ -75,7 +75,7 @@ import nvtabular
 print([name for name, value in before.items() if pd.get_option(name) != value])
 """
 
-pytestmark = [pytest.mark.tritonserver, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.tritonserver
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.support.cuda_machine import add_nvml, make_machine
 from tests.support.protocol import values
 from tests.support.tritons import TRITONS
 
-pytestmark = [pytest.mark.tritonserver, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.tritonserver
 
 GIB = 1 << 30
 

@@ -12,8 +12,6 @@ from tests.support.container import ROOT, running
 
 PYTHON = ROOT / ".venv-merlin/bin/python"
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.mark.thorough
 def test_both_models_in_each_form(tmp_path: Path) -> None:

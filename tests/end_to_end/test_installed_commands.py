@@ -31,7 +31,7 @@ BESIDE = ("pyproject.toml", "README.md", "requirements")
 #: Of the projects beside it: what their wheels are built from.
 DEPLOYS = ("src", "pyproject.toml", "README.md", "requirements.in", "tools.in")
 SIMULATORS = ("src", "pyproject.toml", "README.md")
-TIMEOUT_S = 120
+TIMEOUT_S = 600
 
 
 @pytest.fixture(scope="module")

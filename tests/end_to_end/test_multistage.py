@@ -42,8 +42,6 @@ os.truncate(sys.argv[1], os.path.getsize(sys.argv[1]) // 2)
 #: Sums of floats in another order than offline.
 RELATIVE = 1e-5
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @contextmanager
 def served(directory: Path, rewrite: str) -> Iterator[Container]:

@@ -39,8 +39,6 @@ class TritonPythonModel:
         ]) for request in requests]
 """
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:

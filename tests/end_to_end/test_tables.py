@@ -47,8 +47,6 @@ UNPICKLED = {*filter(KEPT.get, KEPT)} - {"vocabs_elsewhere"}
 #: What Merlin's own code serves in another test.
 ORIGINAL = ("join_frame", "join_missing", "vocabs")
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:

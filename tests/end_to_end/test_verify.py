@@ -51,7 +51,7 @@ from verification.requests.request_bodies import make_binary
 from verification.requests.request_file import read_requests
 from verification.run import Task, verify
 
-PROGRAM_TIMEOUT_S = 240.0
+PROGRAM_TIMEOUT_S = 800.0
 PROGRAM = (sys.executable, "-m", "ensemble_tools")
 
 SQUEAMISH = PythonModel("""

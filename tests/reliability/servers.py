@@ -121,6 +121,6 @@ def frontend(directory: Path) -> Iterator[Frontend]:
 
 def _is_live(port: str) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/ping", timeout=2, trust_env=False).is_success
+        return httpx.get(f"http://127.0.0.1:{port}/ping", timeout=60, trust_env=False).is_success
     except httpx.TransportError:
         return False

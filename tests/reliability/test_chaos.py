@@ -17,7 +17,7 @@ LASTS_S = 1.0
 RATE = 8.0
 SEED = 7
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.thorough
 
 
 @dataclass

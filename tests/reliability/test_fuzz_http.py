@@ -20,7 +20,6 @@ SEED = 11
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(280)
 def test_three_thousand_requests(tmp_path: Path) -> None:
     """tritonserver lives, no caller gets a 5xx, and the values are those that were sent."""
     found, _ = fuzz(tmp_path, SEED, 0, REQUESTS)

@@ -15,7 +15,6 @@ CYCLES = 30
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(240)
 def test_thirty_cycles() -> None:
     """After thirty cycles, three at a time, it holds what it held after the first six."""
     with tempfile.TemporaryDirectory(prefix="soak-", dir=soak.ELSEWHERE) as work:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-ASK_TIMEOUT_S = 60.0
+ASK_TIMEOUT_S = 120.0
 _QUESTION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 

@@ -26,8 +26,8 @@ FRAMEWORKS_PYTHON = ROOT / ".venv-frameworks/bin/python"
 #: The models' Python without them.
 MERLIN_PYTHON = ROOT / ".venv-merlin/bin/python"
 LIVE_TIMEOUT_S = 120.0
-MAKE_TIMEOUT_S = 120.0
-INITIALIZE_TIMEOUT_S = 120.0
+MAKE_TIMEOUT_S = 600.0
+INITIALIZE_TIMEOUT_S = 600.0
 
 # All in one process, since importing a framework takes seconds. What Triton's module gives there
 # is only a place to warn.

@@ -65,7 +65,7 @@ def floats(*values: float) -> Any:
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The TorchScript files of make_torch_models.py; a directory, and a file that is none."""
     folder = tmp_path_factory.mktemp("models")
-    subprocess.run([MODELS_PYTHON, MAKER, folder], check=True, timeout=120)
+    subprocess.run([MODELS_PYTHON, MAKER, folder], check=True, timeout=600)
     (folder / "directory.pt").mkdir()
     (folder / "garbage.pt").write_bytes(b"not TorchScript")
     return folder

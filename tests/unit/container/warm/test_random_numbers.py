@@ -92,7 +92,7 @@ def test_each_child_draws_numbers_of_its_own(environment: str) -> None:
     python = ROOT / environment / "bin/python"
     words = [str(it) for it in (python, "-c", DRAWING, CODE, UTILS, *dict.fromkeys(modules))]
     ran = subprocess.run(
-        words, check=False, capture_output=True, text=True, timeout=180, cwd=Path("/")
+        words, check=False, capture_output=True, text=True, timeout=600, cwd=Path("/")
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
     children = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]

@@ -139,7 +139,7 @@ def test_the_hostile_ones_are_hostile(tmp_path: Path) -> None:
         subprocess.run(
             [sys.executable, "-c", script],
             input=hostile(sentinel)[way],
-            timeout=BOMB_SECONDS,
+            timeout=60,
             check=True,
         )
         assert sentinel.exists(), way
@@ -516,7 +516,7 @@ print("well")
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )
     assert done.stdout.strip() == "well", done.stdout + done.stderr

@@ -61,7 +61,7 @@ class FeatureStore:
     def get_online_features(self, features: list[str], entity_rows: list[dict[str, int]]) -> Any:
         type(self).calls += 1
         if self.hangs is not None:
-            self.hangs.wait(20)
+            self.hangs.wait(120)
         if self.error is not None:
             raise self.error
         type(self).most = max(self.most, len(entity_rows))
@@ -205,7 +205,7 @@ def test_a_store_that_hangs(folder: Path, feast: type[FeatureStore]) -> None:
     model.store.rests_until = 0.0
     assert arrays(ask(model, 1))["of_age"].tolist() == [21]
     wait_until_gone = [
-        thread for thread in model.store.hanging if thread.join(5) or thread.is_alive()
+        thread for thread in model.store.hanging if thread.join(60) or thread.is_alive()
     ]
     assert wait_until_gone == []
 
