@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tests.support.container import ROOT, STOP_TIMEOUT_S
 
 PAGE = ROOT / "deploy/docs/deploy.md"
@@ -25,7 +27,7 @@ SECTIONS = (
 )
 #: The page's own, which may be taken here.
 PORT, FOLDER = "8090", "/tmp/"
-SESSION_TIMEOUT_S = 240
+SESSION_TIMEOUT_S = 500
 #: After each command, with its exit code; no command writes it.
 MARK = "\\n=====%s\\n"
 #: In the place of a line's end that a command goes on after.
@@ -102,6 +104,7 @@ def check_shown(command: Command, output: str) -> None:
             raise AssertionError(f"{line!r} is not said by {command.line}:\n{output}")
 
 
+@pytest.mark.timeout(SESSION_TIMEOUT_S + STOP_TIMEOUT_S)
 def test_session_says_what_the_page_shows(tmp_path: Path) -> None:
     """Every line that is shown is said; digests of content are those of the page."""
     commands = list(commands_of(PAGE.read_text()))

@@ -29,7 +29,10 @@ def _parts(event: dict[str, Any]) -> dict[str, float]:
 
 
 def test_the_parts_of_a_cold_request_are_its_seconds(tmp_path: Path) -> None:
-    """A load and an answer that take their time are told as such; a warm request has no parts."""
+    """A load and an answer that take their time are told as such; a warm request has no parts.
+
+    A cold one whose load is refused has waited for it all the same.
+    """
 
     def check(number: int) -> None:
         name = f"{number}.tar.gz"
@@ -44,9 +47,13 @@ def test_the_parts_of_a_cold_request_are_its_seconds(tmp_path: Path) -> None:
         assert parts["room"] < 0.2
         assert not [part for part in warm if part.removesuffix("_seconds") in COLD_PARTS]
 
-    (tmp_path / "archives").mkdir()
+    fake_model(tmp_path / "archives", "refused.tar.gz", load_seconds=0.4, load_status=400)
     with simulator(tmp_path / "archives", tmp_path / "log") as running:
         in_a_calm_moment(check)
+        running.invoke("refused.tar.gz")
+        (failed,) = running.kinds("invocation_failed")
+    assert _parts(failed)["load"] > 0.35
+    assert sum(_parts(failed).values()) == pytest.approx(failed["seconds"], abs=1e-6)
 
 
 def test_who_waits_for_another_load_waits_for_a_turn(tmp_path: Path) -> None:
@@ -82,13 +89,3 @@ def test_who_waits_until_another_has_left_waits_for_room(tmp_path: Path) -> None
     container = f"{FAKE_CONTAINER} --capacity 1"
     with simulator(tmp_path / "archives", tmp_path / "log", container=container) as running:
         in_a_calm_moment(check)
-
-
-def test_a_cold_request_that_failed_has_its_parts_too(tmp_path: Path) -> None:
-    """A load that is refused: the caller waited for it all the same."""
-    fake_model(tmp_path / "archives", "a.tar.gz", load_seconds=0.4, load_status=400)
-    with simulator(tmp_path / "archives", tmp_path / "log") as running:
-        running.invoke("a.tar.gz")
-        (failed,) = running.kinds("invocation_failed")
-    assert _parts(failed)["load"] > 0.35
-    assert sum(_parts(failed).values()) == pytest.approx(failed["seconds"], abs=1e-6)

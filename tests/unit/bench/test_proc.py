@@ -13,7 +13,9 @@ from bench import proc
 
 _CHILD = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+words = [sys.executable, "-c", "import time; print(flush=True); time.sleep(300)"]
+child = subprocess.Popen(words, stdout=subprocess.PIPE)
+child.stdout.readline()  # from now on it does not grow
 print(child.pid, flush=True)
 until = __import__("time").process_time() + 0.1
 while __import__("time").process_time() < until:
@@ -45,7 +47,7 @@ def test_processes_are_followed_to_their_end(parent: subprocess.Popen[str]) -> N
     assert child in {one.pid for one in proc.list_descendants(os.getpid())}
     assert [one.pid for one in proc.list_descendants(parent.pid)] == [child]
     assert proc.read_cpu_seconds(parent.pid) >= 0.1
-    proportional = proc.read_proportional_mb([child])  # first: the child may still grow
+    proportional = proc.read_proportional_mb([child])
     resident = proc.read_resident_mb([child])
     assert 1 < proportional <= resident < 100
     assert proc.is_alive(child)

@@ -239,8 +239,15 @@ async def test_an_event_that_is_told_again_is_not_counted_again() -> None:
     assert (asked, observer.missed) == (3, 0)
 
 
-async def test_an_endpoint_must_be_the_right_one_and_in_service() -> None:
+async def test_an_endpoint_must_be_the_right_one_and_in_service(clock: Clock) -> None:
     """Another name, an instance that does not start, a process that ended: each is said."""
+    looks = itertools.count()
+
+    def pass_time() -> None:
+        """It has started for too long at the second look."""
+        if next(looks):
+            clock.advance(WAIT_S)
+
     endpoint = FakeEndpoint(state=InstanceState.STARTING)
     async with serving(endpoint) as url:
         observer = Observer(url)
@@ -248,7 +255,7 @@ async def test_an_endpoint_must_be_the_right_one_and_in_service() -> None:
             with pytest.raises(EndpointTrouble, match="named replay, expected other"):
                 await wait_until_in_service(observer, "other", lambda: None, WAIT_S)
             with pytest.raises(EndpointTrouble, match="one starting after"):
-                await wait_until_in_service(observer, "replay", lambda: None, 0.3)
+                await wait_until_in_service(observer, "replay", pass_time, WAIT_S)
             with pytest.raises(EndpointTrouble, match="it ended"):
                 await wait_until_in_service(observer, "replay", lambda: "it ended", WAIT_S)
             endpoint.state = InstanceState.IN_SERVICE
