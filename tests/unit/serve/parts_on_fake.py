@@ -9,7 +9,7 @@ import functools
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -167,12 +167,6 @@ class PartsOnFake:
     revival: NotedRevival
     lifecycle: Lifecycle
     invocation: Invocation
-    settings: LifecycleSettings
-
-    def lifecycle_with(self, **settings: Any) -> Lifecycle:
-        """Another one on the same parts, so that a limit holds for a step and for no other."""
-        changed = replace(self.settings, **settings)
-        return Lifecycle(self.registry, self.triton, self.hosting, changed, self.admission)
 
     def archive(self, name: str = "m", config: str | None = CONFIG) -> str:
         """An archive with an ensemble of one step; its url."""
@@ -350,7 +344,6 @@ async def parts_on_fake(
         revival,
         lifecycle_class(registry, triton, hosts, settings, admission),
         invocation,
-        settings,
     )
     run = asyncio.ensure_future(process.run())
     try:

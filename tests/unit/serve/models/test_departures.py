@@ -221,7 +221,7 @@ async def test_a_tritonserver_that_keeps_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is asked again and again; models that come back under that name are served meanwhile."""
-    async with join(tmp_path, unload_timeout_s=0.3) as on:
+    async with join(tmp_path) as on:
         await on.load()
         failing = True
         unload = on.triton.itself("request_unload")

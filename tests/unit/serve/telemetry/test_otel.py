@@ -39,7 +39,7 @@ def tracer_of(receiver: Receiver) -> OtelTracer:
 async def sent(tracer: OtelTracer, receiver: Receiver) -> dict[str, Span]:
     """What the tracer has sent at its end, by name."""
     await asyncio.sleep(0)
-    await tracer.close(2.0)
+    await tracer.close(60)
     return {span.name: span for span in receiver.spans}
 
 

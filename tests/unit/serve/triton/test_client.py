@@ -32,6 +32,7 @@ from serve.triton.client import TritonClient
 from serve.triton.connection import Answer
 from serve.triton.http import TritonHttp
 from serve.triton.trials import Trials
+from tests.support.clock import Clock
 from tests.unit.serve.fake_server import WAIT_S, Peer, Script, answer, fake_server, saying
 
 PLAN = ServingPlan(
@@ -463,7 +464,7 @@ async def test_every_broken_answer_is_translated(
 
 @pytest.mark.parametrize("threads", [True, False])
 async def test_who_leaves_does_not_have_the_loop_hash(
-    monkeypatch: pytest.MonkeyPatch, threads: bool
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, threads: bool
 ) -> None:
     """What he sent is hashed beside it, and is then kept no more."""
     hashed: list[threading.Thread] = []
@@ -485,6 +486,7 @@ async def test_who_leaves_does_not_have_the_loop_hash(
 
     async def reads(peer: Peer) -> None:
         await peer.request()
+        clock.advance(WAIT_S + 1)
         await peer.closed()
 
     async with fake_server(reads) as stage:
@@ -493,7 +495,7 @@ async def test_who_leaves_does_not_have_the_loop_hash(
         client = TritonClient(stage.path, NO_GRPC, trials=trials, in_thread=in_thread)
         body = [b"x" * 5_000_000]
         with pytest.raises(TritonTimeout):
-            await client.infer(b"/x", [], body, 0.2)
+            await client.infer(b"/x", [], body, WAIT_S)
         assert asked == []
         assert book.unhashed is not None
         while book.unhashed is not None:  # noqa: ASYNC110 # a thread makes it so

@@ -21,7 +21,6 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.invoke.request import Request
-from serve.limit import TimeLimit
 from serve.models.registry import State
 from serve.resources.shortages import Denials
 from serve.triton.hosting import HostingSettings
@@ -127,10 +126,20 @@ async def test_a_hung_tritonserver_is_replaced(tmp_path: Path) -> None:
         await on.load("a")
         url = on.archive("b")
         first = on.process.pid
-        limits = {"load_timeout_s": TimeLimit(1.0, "SERVE_LOAD_TIMEOUT"), "unload_timeout_s": 3.0}
-        impatient = on.lifecycle_with(**limits)
+        load = on.triton.itself("request_load")
+
+        async def wait_too_long(plan: Any, deadline: Deadline) -> None:
+            if plan.model_name != "b":
+                await load(plan, deadline)
+                return
+            loading = asyncio.ensure_future(load(plan, deadline))
+            await until(lambda: len(on.events("load")) == 2)
+            loading.cancel()
+            raise deadline.missed("loading the model b")
+
+        on.triton.instead["request_load"] = wait_too_long
         with pytest.raises(TritonTimeout, match="SERVE_LOAD_TIMEOUT"):
-            await asyncio.wait_for(impatient.load("b", url), WAIT_S)
+            await asyncio.wait_for(on.lifecycle.load("b", url), WAIT_S)
         await until(lambda: on.registry.loaded("a").generation == 1)
         assert on.process.pid != first
         assert b"echo" in await on.invoke("a")

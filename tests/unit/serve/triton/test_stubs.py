@@ -87,7 +87,7 @@ async def test_a_stub_has_ended_when_its_memory_is_free(tmp_path: Path) -> None:
 
 async def test_stubs_that_stay_are_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After the time that they have, and the log says whose they were."""
-    patience = Patience(ending_s=SOON_S)
+    patience = Patience(ending_s=SOON_S, killed_s=WAIT_S)
     began = time.monotonic()
     with stub(tmp_path, "m.step", WAIT_S) as staying, stub(tmp_path, "other", WAIT_S) as other:
         with caplog.at_level(logging.WARNING):
@@ -160,7 +160,7 @@ def test_descendants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_what_stubs_have_started_ends_after_them(tmp_path: Path) -> None:
     """In whatever session; what another model's have started is no matter."""
-    patience = Patience(ending_s=WAIT_S, alone_s=SOON_S)
+    patience = Patience(ending_s=WAIT_S, killed_s=WAIT_S, alone_s=SOON_S)
     mine, others, unloaded = tmp_path / "mine", tmp_path / "others", tmp_path / "unloaded"
     with (
         stub(tmp_path, "m", SOON_S, more=starting(mine), after=unloaded) as one,
@@ -182,7 +182,7 @@ async def test_what_stubs_have_started_ends_after_them(tmp_path: Path) -> None:
 
 async def test_what_a_stub_that_stays_has_started_since(tmp_path: Path) -> None:
     """It is looked for before the stub is killed."""
-    patience = Patience(ending_s=SOON_S, alone_s=0.0)
+    patience = Patience(ending_s=SOON_S, killed_s=WAIT_S, alone_s=0.0)
     with stub(tmp_path, "m", WAIT_S, more=starting(tmp_path / "mine")) as staying:
         await until(lambda: len(started_by(tmp_path / "mine")) == 2)
         await end_stubs(find_stubs(tmp_path, {"m"}), patience)
@@ -194,7 +194,8 @@ async def test_a_fork_of_a_stub_is_no_stub_to_wait_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has the stub's very command, and tritonserver does not keep it."""
-    patience, unloaded = Patience(ending_s=WAIT_S, alone_s=SOON_S), tmp_path / "unloaded"
+    patience = Patience(ending_s=WAIT_S, killed_s=WAIT_S, alone_s=SOON_S)
+    unloaded = tmp_path / "unloaded"
     forking = "if not os.fork(): time.sleep(1000)"
     with stub(tmp_path, "m", 0, more=forking, after=unloaded):
         stubs = find_stubs(tmp_path, {"m"})
@@ -231,7 +232,7 @@ async def test_what_ends_by_itself_is_not_killed(tmp_path: Path) -> None:
 
 async def test_a_process_that_got_the_id_of_a_descendant_is_left_alone() -> None:
     """It began at another time."""
-    patience = Patience(alone_s=0.0)
+    patience = Patience(killed_s=WAIT_S, alone_s=0.0)
     other, found = a_child("sleep", "1000")
     try:
         await end_stubs([Descendant(found.pid, found.started - 1)], patience)
