@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import models
-from tests.support.container import Container
+from tests.support.container import Container, until
 from tests.support.protocol import complaint, values
 from tests.support.tritons import BOTH
 
@@ -150,6 +150,8 @@ def test_forged_lines_of_the_log(container: Container, tenant: str) -> None:
         json.loads(_one([1], "BYTES", [f"raise {forged}"])),
     ):
         container.invoke(tenant, request, X_Amzn_SageMaker_Target_Model="a.tar.gz")
+    container.http.get("/models/last-of-all")
+    until(lambda: "last-of-all" in container.log, "the log has them", container)
     assert "forged" in container.log
     assert not [line for line in container.log.splitlines() if line.startswith("2026-01-01T00:00")]
 

@@ -49,6 +49,7 @@ def test_what_its_log_begins_with(tmp_path: Path) -> None:
         "SERVE_PRELOAD": "torch",
     }
     with running(tmp_path, **fake_environment(tmp_path), **mistaken) as container:
+        until(lambda: "tritonserver is live" in container.log, "the log has the start", container)
         (line,) = (it for it in container.log.splitlines() if " configured " in it)
         assert f"mode=multi-model models={tmp_path}/models port={container.port} python=" in line
         assert "SERVE_WARM=off" in line

@@ -76,6 +76,7 @@ def test_what_is_served(lay: Callable[[Path], None], name: str | None, tmp_path:
     environment = _environment(tmp_path / "model", **({NAME: name} if name else {}))
     with running(tmp_path, **environment, **fake_environment(tmp_path, computes=True)) as container:
         assert values(container.http.post("/invocations", json=infer([1]))) == [4.0]
+        until(lambda: "model loaded" in container.log, "the log has the load", container)
         assert (f"{NAME} is not set" in container.log) == (name is None)
         body, size = binary([1])
         answer = container.http.post(

@@ -149,4 +149,5 @@ def test_stubs_that_die_fill_dev_shm(tmp_path: Path) -> None:
         assert caller.answered
         assert caller.wrong == []
         assert container.invoke("next", infer([1])).status_code == 200
-        assert server.container.log.count("it is replaced to make room") == 1
+        until(lambda: "it is replaced to make room" in container.log, "the log says so", container)
+        assert container.log.count("it is replaced to make room") == 1

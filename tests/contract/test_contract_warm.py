@@ -181,7 +181,8 @@ def test_an_interpreter_that_dies_costs_its_children_nothing(container: Containe
     page = container.http.get("/metrics").text
     assert 'serve_interpreter_starts_total{library="torch"} 2.0' in page
     assert 'serve_interpreter_starts_total{library="nvtabular"} 0.0' in page
-    assert len(re.findall(r"interpreter started library=torch seconds=[0-9.]+", container.log)) == 2
+    started = re.compile(r"interpreter started library=torch seconds=[0-9.]+")
+    until(lambda: len(started.findall(container.log)) == 2, "the log says so")
 
 
 #: Writes a TorchScript model that adds noise to its input, and another that sets a seed before.

@@ -176,7 +176,8 @@ def count_rows(container: Container, name: str) -> int:
 
 
 def test_the_log_says_what_is_compiled(served: Served) -> None:
-    assert served.compiled.log.count('compiled="1 of 1') >= len(NAMES)
+    compiled = served.compiled
+    until(lambda: compiled.log.count('compiled="1 of 1') >= len(NAMES), "the log says so")
     assert 'compiled="1 of 1' not in served.original.log
 
 

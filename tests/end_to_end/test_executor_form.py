@@ -36,7 +36,7 @@ def executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
         for answer in pool.map(container.unload, EXPORTS):
             assert answer.status_code == 200, answer.text
         assert not container.stubs()
-        assert not container.published()
+        container.until_nothing_is_published()
 
 
 def _read(name: str, file: str) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.container import ROOT, Container, running
+from tests.support.container import ROOT, Container, running, until
 
 PYTHON = ROOT / ".venv-merlin/bin/python"
 PROGRAM = ROOT / "tests/support/tables_export.py"
@@ -78,11 +78,13 @@ def check(container: Container, made: Path, name: str) -> None:
 def test_numbers(name: str, served: Container, made: Path) -> None:
     """They are the workflow's own, and the log says why something is not compiled."""
     check(served, made, name)
-    (line,) = [
-        line
-        for line in served.log.splitlines()
-        if "model loaded" in line and f"model_name={name} " in line
-    ]
+
+    def loads() -> list[str]:
+        lines = (line for line in served.log.splitlines(keepends=True) if line.endswith("\n"))
+        return [it for it in lines if "model loaded" in it and f"model_name={name} " in it]
+
+    until(loads, "the log says so", served)
+    (line,) = loads()
     assert KEPT[name] in line
     assert ("not_compiled" in line) == (bool(KEPT[name]) and name not in (IN_PART, *IN_PANDAS))
 
