@@ -223,10 +223,10 @@ def _tenants(root: Path, marker: Path, count: int, exports: Sequence[str]) -> tu
 def happen(stage: Stage, fault: Fault, scene: Scene, traffic: Traffic) -> Happened:
     """Begin it, let it last, undo it, and wait until every tenant is right again."""
     triton = stage.server.triton()
-    started = time.monotonic()
+    started = struck = time.monotonic()
     try:
         with fault.begin(scene):
-            pass
+            struck = time.monotonic()
     except OSError as error:  # the container has ended under it
         scene.notes.append(f"{type(error).__name__}: {error}")
     undone = time.monotonic()
@@ -237,7 +237,7 @@ def happen(stage: Stage, fault: Fault, scene: Scene, traffic: Traffic) -> Happen
     deaths = int(now != triton and fault.hits != "all")
     found = traffic.since(started)
     lost = [one for one in found if one.wrong is None and not one.is_right]
-    excused = [one for one in lost if is_excused(one, fault, scene.victims, started)]
+    excused = [one for one in lost if is_excused(one, fault, scene.victims, (started, struck))]
     bad = [one for one in lost if one not in excused]
     return Happened(
         fault=fault.name,
@@ -258,14 +258,15 @@ def happen(stage: Stage, fault: Fault, scene: Scene, traffic: Traffic) -> Happen
     )
 
 
-def is_excused(one: Asked, fault: Fault, victims: set[str], killed: float) -> bool:
+def is_excused(one: Asked, fault: Fault, victims: set[str], killed: tuple[float, float]) -> bool:
     """Lost by right: in flight in what was killed, or sent before a killed tritonserver is back.
 
-    The first is a 500 or 503 to a request that was sent before the kill; the second a 503.
+    The first is a 500 or 503 to a request that was sent before the kill; the second a 503. killed:
+    between these two moments, which are far apart where this process was kept waiting.
     """
     if one.tenant not in victims:
         return False
-    if one.sent <= killed <= one.over:
+    if one.sent <= killed[1] and killed[0] <= one.over:
         return one.status in (500, 503)
     return fault.hits == "all" and one.status == 503
 

@@ -80,11 +80,12 @@ def test_what_a_killed_stub_excuses(
     """Only an error to what was in flight, at the kill (second 2), in the model that was killed."""
     one = Asked(tenant, sent, over, status)
     fault = with_name("kill -9 of a stub")
-    assert is_excused(one, fault, {"killed"}, 2.0) is expected
+    assert is_excused(one, fault, {"killed"}, (2.0, 2.0)) is expected
 
 
 def test_what_a_killed_tritonserver_excuses() -> None:
     """A 503 until it is back; nothing else."""
     fault = with_name("kill -9 of tritonserver")
-    assert is_excused(Asked("a", 2.5, 3.0, 503), fault, {"a"}, 2.0)
-    assert not is_excused(Asked("a", 2.5, 3.0, 500), fault, {"a"}, 2.0)
+    assert is_excused(Asked("a", 2.5, 3.0, 503), fault, {"a"}, (2.0, 2.0))
+    assert not is_excused(Asked("a", 2.5, 3.0, 500), fault, {"a"}, (2.0, 2.0))
+    assert is_excused(Asked("a", 2.5, 3.0, 500), fault, {"a"}, (2.0, 2.6))

@@ -145,9 +145,11 @@ def ask(wire: Wire, tenant: Tenant, chance: random.Random) -> Asked:
 
 
 def _answer(wire: Wire, raw: bytes) -> Answer:
+    wire.close_if_ended()
     started = time.monotonic()
     try:
         wire.send([raw])
+        started = time.monotonic()
         return wire.answer()
     except NoAnswer as error:
         was_idle = time.monotonic() - started < 0.05 and "closed" in error.said

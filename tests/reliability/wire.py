@@ -106,6 +106,22 @@ class Wire:
         self._socket.settimeout(self._timeout_s)
         return True
 
+    def close_if_ended(self) -> None:
+        """Hang up where the other side has closed a connection that nothing was asked on."""
+        if self._socket is None or self._buffer:
+            return
+        try:
+            self._socket.setblocking(False)
+            has_ended = not self._socket.recv(1, socket.MSG_PEEK)
+            self._socket.settimeout(self._timeout_s)
+        except BlockingIOError:
+            self._socket.settimeout(self._timeout_s)
+        except OSError:
+            self.close()
+        else:
+            if has_ended:
+                self.close()
+
     def connected(self) -> socket.socket:
         """The open socket."""
         if self._socket is None:
