@@ -28,7 +28,7 @@ from examples.story import Endpoint, endpoint, pack, step, tell
 REPOSITORY = Path(__file__).parent / "repository"
 PROMPT = "what is new"
 #: Tokens of a whole answer, and milliseconds that each takes.
-WHOLE, PACE, SLOW, SLOWEST = 32, 50, 100, 1000
+WHOLE, PACE, SLOW, SLOWEST = 32, 50, 250, 1000
 LEFT_AFTER, TOO_MANY = 3, 40
 #: How long an answer may take: 8 minutes for a stream on SageMaker.
 LIMIT_S = 4
