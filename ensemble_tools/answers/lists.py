@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ensemble_tools.answers import measures
 from ensemble_tools.answers.exchange import TensorAnswer
 from ensemble_tools.answers.targets import Target, split_lists
 from ensemble_tools.answers.tensors import Array, Tensor
@@ -45,6 +46,13 @@ class ListPair:
         if self.chosen:
             return not old.any() and not new.any()
         return bool(old.sum() <= k and (old == new).all())
+
+    def overlap(self, k: int) -> float:
+        """overlap@k. Where archives chose the items, a place that repeats one holds no other."""
+        old, new = self.old, self.new
+        if self.chosen:
+            old, new = (np.where(ranked > -k, ranked, -np.inf) for ranked in (old, new))
+        return measures.overlap(old, new, k)
 
 
 @dataclass(frozen=True)
@@ -150,8 +158,9 @@ def _pair_by_user(old: Array, new: Array, users: Array) -> Iterator[ListPair | M
     if len(users) != len(old):
         yield Mismatch(f"the request names {len(users)} users of {len(old)} scores")
         return
-    for user in dict.fromkeys(users.tolist()):
-        chosen = users == user
+    numbers = np.unique(users, return_inverse=True)[1].reshape(-1)  # NaN is a user, too
+    for number in dict.fromkeys(numbers.tolist()):
+        chosen = numbers == number
         yield pair_candidates(old[chosen], new[chosen])
 
 

@@ -7,7 +7,6 @@ from itertools import islice
 
 from ensemble_tools.answers.exchange import TensorAnswer
 from ensemble_tools.answers.lists import Listed, Mismatch, pair_lists
-from ensemble_tools.answers.measures import overlap
 from ensemble_tools.answers.targets import find_targets
 from ensemble_tools.errors import NothingRanked
 
@@ -35,4 +34,4 @@ def measure_overlaps(old: TensorAnswer, new: TensorAnswer) -> Iterator[tuple[int
                 pair = pair.rank_by_scores() if names_candidates else pair.rank_by_places()
             for k in PLACES:
                 if not pair.is_trivial(k):
-                    yield k, overlap(pair.old, pair.new, k)
+                    yield k, pair.overlap(k)

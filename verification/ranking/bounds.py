@@ -12,6 +12,8 @@ from verification.ranking.tally import KENDALL, SAME_FIRST, SPEARMAN, Tally
 MOST_PLACES = 1_000_000
 #: Measures -> the least that they can be.
 _LEAST = {KENDALL: -1.0, SPEARMAN: -1.0, SAME_FIRST: 0.0}
+#: Shares such as 7/10 and 9/10 have a mean of .8 that is not to the last bit.
+_ROUNDING = 1e-12
 _OVERLAP = re.compile(r"overlap@([1-9][0-9]{0,6})")
 _NAMES = f"overlap@K (K from 1 to {MOST_PLACES}), {KENDALL}, {SPEARMAN}, {SAME_FIRST}"
 
@@ -62,11 +64,18 @@ def list_broken(bounds: Sequence[Bound], tallies: Sequence[Tally]) -> Iterator[s
                     f"{tally.target.name}: nothing was measured for {bound}: "
                     f"{explain_none(bound.places or 1, tally)}"
                 )
-            elif summary.mean < bound.least:
+            elif summary.mean < bound.least - _ROUNDING:
+                mean = _write_below(summary.mean, bound.least)
                 yield (
-                    f"{tally.target.name}: {bound.measure} is {summary.mean:.4f}, and at least "
+                    f"{tally.target.name}: {bound.measure} is {mean}, and at least "
                     f"{bound.least:g} is asked for"
                 )
+
+
+def _write_below(mean: float, least: float) -> str:
+    """With so many digits that the mean is below the bound in writing, too."""
+    texts = (f"{mean:.{digits}f}" for digits in range(4, 17))
+    return next((text for text in texts if float(text) < least), repr(mean))
 
 
 def explain_none(places: int, tally: Tally) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble_tools.answers.exchange import TensorAnswer, TensorRequest
 from ensemble_tools.answers.lists import Listed, ListPair, Mismatch, pair_lists
-from ensemble_tools.answers.measures import kendall, overlap, spearman
+from ensemble_tools.answers.measures import kendall, spearman
 from ensemble_tools.answers.targets import Target
 from verification.ranking.shifts import ShiftTally
 
@@ -131,10 +131,10 @@ def _measure(pair: ListPair, places: Sequence[int]) -> Iterator[tuple[str, float
     """The measures that a list has; each is 1 of two equal ones, which need no counting."""
     equal = bool((pair.old == pair.new).all())
     if not pair.is_trivial(1):
-        yield SAME_FIRST, 1.0 if equal else overlap(pair.old, pair.new, 1)
+        yield SAME_FIRST, 1.0 if equal else pair.overlap(1)
     for k in places:
         if not pair.is_trivial(k):
-            yield name_overlap(k), 1.0 if equal else overlap(pair.old, pair.new, k)
+            yield name_overlap(k), 1.0 if equal else pair.overlap(k)
     if len(pair.old) > 1:
         yield KENDALL, 1.0 if equal else kendall(pair.old, pair.new)
         yield SPEARMAN, 1.0 if equal else spearman(pair.old, pair.new)

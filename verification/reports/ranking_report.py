@@ -70,7 +70,7 @@ class RankingReport:
     @property
     def is_equal(self) -> bool:
         """Whether every answer has the same bits: there is nothing to measure."""
-        return self.equal == len(self.asked)
+        return 0 < self.equal == len(self.asked) - len(self.refused_by_both)
 
     @property
     def compared(self) -> tuple[tuple[Tally, Tally], ...]:

@@ -157,6 +157,22 @@ def test_ids_that_repeat() -> None:
     assert (means(made)[KENDALL], made.repeats) == (1.0, 1)
 
 
+def test_an_id_that_repeats_within_the_first_places() -> None:
+    """The place that it has again is no other item's: callers show [1, 1] where 2 was asked for."""
+    made = tally(Target(None, "ids"), (listed([1, 1, 2]), listed([1, 2, 3])))
+    figures = means(made)
+    assert (figures["overlap@1"], figures["overlap@2"]) == (1.0, 0.5)
+    assert figures["overlap@3"] == pytest.approx(2 / 3)
+
+
+def test_rows_without_a_user() -> None:
+    """Those whose user is NaN are one list, and none is left out."""
+    request = TensorRequest("r", answer(user=np.array([NAN, 7, NAN, 7, NAN])).tensors)
+    made = Tally(Target("p"), user="user")
+    made.add(request, scores([5, 1, 4, 2, 3]), scores([5, 1, 4, 2, 3]))
+    assert (made.lists, made.shortest, made.longest) == (2, 2, 3)
+
+
 def test_scores_that_are_nan() -> None:
     """They have no place, so that a model that answers NaN holds no bound."""
     made = tally(Target("p"), (scores([3, 2, 1]), scores([NAN, NAN, NAN])))
@@ -220,12 +236,26 @@ def test_bounds() -> None:
 
     assert broken("overlap@2=1", "overlap@3=0.66", "kendall=0.6", "same_first=1") == []
     assert broken("overlap@3=0.7") == ["p: overlap@3 is 0.6667, and at least 0.7 is asked for"]
+    assert broken("same_first=1", "overlap@3=0.66667") == [
+        "p: overlap@3 is 0.666667, and at least 0.66667 is asked for"
+    ]
     assert broken("overlap@10=0") == [
         "p: nothing was measured for overlap@10=0: no list has more than 10 candidates"
     ]
     assert [*list_broken([parse_bound("kendall=0")], [Tally(Target("p"))])] == [
         "p: nothing was measured for kendall=0: no list could be compared"
     ]
+
+
+def test_a_bound_that_is_met_exactly() -> None:
+    """16, 12 and 20 of 20 places are .8 of them, whatever the sum of three floats is."""
+    made = Tally(Target(None, "ids"), (20,))
+    for same in (16, 12, 20):
+        old, new = [*range(20)], [*range(same), *range(100, 120 - same)]
+        made.add(TensorRequest("r", {}), listed(old), listed(new))
+    made.close()
+    assert [*list_broken([parse_bound("overlap@20=0.8")], [made])] == []
+    assert [*list_broken([parse_bound("overlap@20=0.800001")], [made])] != []
 
 
 @pytest.mark.parametrize(

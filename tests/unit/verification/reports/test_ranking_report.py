@@ -64,6 +64,17 @@ def test_equal() -> None:
     assert read(made)["targets"][0]["score_shift"]["largest"] == 0
 
 
+def test_equal_but_for_what_both_refuse() -> None:
+    """A request that nobody answers says nothing about answers, and breaks no bound."""
+    refusals = (Refusal("no such row"), Refusal("no such row"))
+    made = report((FALLING, FALLING), refusals, bounds=("overlap@10=1",))
+    assert made.is_within
+    assert printed(made).endswith("EQUAL: NEW's answers have the same bits as OLD's (1 request)")
+    new_alone = report((FALLING, FALLING), (refusals[0], FALLING), bounds=("overlap@10=1",))
+    assert not new_alone.is_within
+    assert not report(refusals).is_within
+
+
 def test_within() -> None:
     """Numbers differ, and no more than the bounds allow."""
     made = report((FALLING, scores(5, 3, 2)), bounds=("kendall=1", "overlap@2=1"))
