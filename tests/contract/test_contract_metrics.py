@@ -23,6 +23,11 @@ def count_inferences(samples: Samples) -> dict[str, float]:
     }
 
 
+def versions(samples: Samples) -> dict[str, str]:
+    (told,) = [dict(labels) for name, labels in samples if name == "serve_build_info"]
+    return told
+
+
 @BOTH
 def test_what_tritonserver_counts(container: Container, archive: Archive) -> None:
     """Its own numbers bear the labels of ours, step by step; it has those of the dashboard in
@@ -31,12 +36,24 @@ def test_what_tritonserver_counts(container: Container, archive: Archive) -> Non
     with container.loaded("chain", archive(**steps, entry=models.Chain(tuple(steps)))):
         assert values(container.invoke("chain", infer([1]))) == [4.0]
         counted = {"": 1, "one": 1, "two": 1}  # perhaps just after the answer
-        until(lambda: count_inferences(scrape(container)) == counted, "it is counted", container)
-        found = scrape(container)
+        pages: list[Samples] = []
+
+        def is_counted() -> bool:
+            pages.append(scrape(container))
+            return count_inferences(pages[-1]) == counted and bool(
+                versions(pages[-1])["tritonserver"]
+            )
+
+        until(is_counted, "it is counted", container)
+        found = pages[-1]
     assert not any("model" in dict(labels) for _, labels in found)
-    names = {line.partition("{")[0] for line in container.http.get("/metrics").text.splitlines()}
-    assert names >= TRITON_METRICS
-    (told,) = [dict(labels) for name, labels in found if name == "serve_build_info"]
+
+    def has_all() -> bool:  # a tritonserver that is kept waiting is left out
+        page = container.http.get("/metrics").text
+        return {line.partition("{")[0] for line in page.splitlines()} >= TRITON_METRICS
+
+    until(has_all, "all of its numbers are there", container)
+    told = versions(found)
     assert told["version"] == __version__
     assert told["python"].count(".") == 2
     assert re.fullmatch(r"2\.\d+\.\d+", told["tritonserver"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import socket
 import sys
@@ -221,7 +222,8 @@ def test_ports(asked: int, triton: Mapping[str, str], tmp_path: Path) -> None:
         "SERVE_BIND_ADDRESS": "0.0.0.0",
     }
     with running(tmp_path, **triton, **environment) as container:
-        assert "\nnv_" in container.http.get("/metrics").text
+        metrics = functools.partial(container.http.get, "/metrics")
+        until(lambda: "\nnv_" in metrics().text, "tritonserver's numbers come in time", container)
         main = listening(frozenset({container.process.pid}))
         assert main == {("00000000", container.port)}
         others = listening(frozenset(process.pid for process in container.descendants()))
