@@ -35,7 +35,7 @@ from container.errors import (
     Mistake,
     SettingsError,
 )
-from container.logs.setup import FLUSH_S, catch_the_rest, configure, open_standard_error
+from container.logs.setup import catch_the_rest, configure, open_standard_error, write_out
 from container.logs.sink import Sink
 from container.machine.allocator import keep_freed_memory
 from container.machine.cuda_libraries import arrange_cuda_compat
@@ -109,7 +109,7 @@ def serve(
         uvloop.run(run.run_to_the_stop())
         log.info("stopped", extra={"signal": run.stop.signal})
     except ContainerError as error:
-        sink.flush(FLUSH_S)  # what is left of the log before it, if anybody reads on
+        write_out(sink)  # what is left of the log before it, if anybody reads on
         log.critical("%s", error)
         return 1
     return 0

@@ -20,6 +20,8 @@ OURS = ("container", "serve", "ensemble_tools", "uvicorn")
 OTHERS_LEVEL = logging.WARNING  # below it botocore's lines hold credentials, grpc's say nothing
 #: How long the end waits for who reads the log, in seconds.
 FLUSH_S = 1.0
+#: And a moment more: the log's thread may have been kept waiting as long as who waits for it.
+_MOMENT_S = 0.25
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +86,13 @@ class _Handler(logging.Handler):
 
     def flush(self) -> None:
         """Wait for what is queued, within bounds; logging itself asks for it at the very end."""
-        self._sink.flush(FLUSH_S)
+        write_out(self._sink)
+
+
+def write_out(sink: Sink) -> None:
+    """Wait until all is written that is queued, within bounds."""
+    if not sink.flush(FLUSH_S):
+        sink.flush(_MOMENT_S)
 
 
 def _encode_line(text: str) -> bytes:

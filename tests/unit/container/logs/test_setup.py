@@ -44,6 +44,13 @@ def test_the_last_line_is_the_reason(end: str) -> None:
     assert "the reason" in lines[-1]
 
 
+def test_the_last_line_of_a_process_that_was_kept_waiting() -> None:
+    """All of the time for it was over before the log's thread ran: it is there all the same."""
+    code, lines = run(f"from container.logs import setup; setup.FLUSH_S = 0.0\n{ENDS['exit']}")
+    assert code == 1
+    assert "the reason" in lines[-1]
+
+
 @pytest.mark.parametrize("end", ENDS.values(), ids=list(ENDS))
 def test_the_end_does_not_wait_for_a_reader(end: str) -> None:
     """Nobody reads: the process is gone all the same, soon after the second it gives him."""
