@@ -82,7 +82,8 @@ def test_the_receiver_of_traces_prints_each_span() -> None:
             found = re.search(r"http://\S+(?=;)", printing.stdout.readline())
             assert found
             for data, headers in ((body, {}), (gzip.compress(body), {"content-encoding": "gzip"})):
-                assert httpx.post(found[0], content=data, headers=headers).status_code == 200
+                answer = httpx.post(found[0], content=data, headers=headers, timeout=60)
+                assert answer.status_code == 200
                 words = printing.stdout.readline().split()
                 assert words[0] == span.trace_id.hex()
                 assert words[1:] == [

@@ -263,5 +263,5 @@ def test_dynamodb(container: Container, made: Path, dynamodb: str) -> None:
     """A table that is gone is a 503."""
     with container.loaded("m", made / "dynamodb/export"):
         check_answers(container, made / "dynamodb")
-        httpx.post(f"{dynamodb}/moto-api/reset")
+        httpx.post(f"{dynamodb}/moto-api/reset", timeout=60)
         check_refused(container, "ResourceNotFound")

@@ -30,7 +30,7 @@ async def fake_process(
     (stage.repository / "e/config.pbtxt").write_text('step { model_name: "m" model_version: -1 }')
     process = stage.process()
     sockets = httpx.AsyncHTTPTransport(uds=str(stage.addresses.http))
-    http = httpx.AsyncClient(base_url="http://tritonserver", transport=sockets)
+    http = httpx.AsyncClient(base_url="http://tritonserver", transport=sockets, timeout=60)
     async with running(process), stage.client() as grpc, http:
         yield stage, http, grpc, process
 
