@@ -31,12 +31,12 @@ class InvocationRecord:
     trace: object = None  # what the tracer keeps of it
 
 
-def target_model(headers: Iterable[tuple[bytes, bytes]]) -> str:
+def target_model(headers: Iterable[tuple[bytes, bytes]], errors: str = "replace") -> str:
     """The archive's name in the caller's mouth: for logs, never to pick a model by.
 
-    headers: names in lower case.
+    headers: names in lower case. errors: as of bytes.decode, for what is no UTF-8.
     """
-    return _read_header(headers, b"x-amzn-sagemaker-target-model")
+    return _read_header(headers, b"x-amzn-sagemaker-target-model", errors)
 
 
 def read_inference_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -44,8 +44,10 @@ def read_inference_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return _read_header(headers, b"x-amzn-sagemaker-inference-id")
 
 
-def _read_header(headers: Iterable[tuple[bytes, bytes]], header_name: bytes) -> str:
+def _read_header(
+    headers: Iterable[tuple[bytes, bytes]], header_name: bytes, errors: str = "replace"
+) -> str:
     """The first value of that name; empty where there is none."""
     return next((value for name, value in headers if name == header_name), b"").decode(
-        "utf-8", "replace"
+        "utf-8", errors
     )

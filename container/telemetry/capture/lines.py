@@ -22,6 +22,8 @@ from serve.triton.connection import Headers
 
 #: Characters of an archive's name in a path, as a metric's label has them; of one folder's name.
 _LONGEST_TARGET, _LONGEST_FOLDER = 256, 230
+#: Of decoding and encoding: what is no UTF-8 keeps its bytes, so that no two names become one.
+_NO_UTF8 = "surrogateescape"
 #: Characters of a caller's id that are written.
 _LONGEST_ID = 256
 
@@ -54,7 +56,8 @@ def name_folder(endpoint: str, variant: str, exchange: CapturedExchange) -> str:
 
     The target is the archive's name as SageMaker passes it on, else the model's.
     """
-    target = _quote_path(target_model(exchange.headers)) or _quote_path(exchange.model_name)
+    named = target_model(exchange.headers, _NO_UTF8)
+    target = _quote_path(named) or _quote_path(exchange.model_name)
     hour = time.strftime("%Y/%m/%d/%H", time.gmtime(exchange.at))
     return "/".join(filter(None, (_quote_path(endpoint), _quote_path(variant), target, hour)))
 
@@ -66,7 +69,8 @@ def _quote_path(name: str) -> str:
     A name that is cut, or has slashes that no path has, ends with a hash of the whole, so that no
     two share a folder.
     """
-    folders = [quote(it, safe=" @+=,") for it in name[:_LONGEST_TARGET].split("/")]
+    parts = name[:_LONGEST_TARGET].split("/")
+    folders = [quote(it, safe=" @+=,", errors=_NO_UTF8) for it in parts]
     path = "/".join(
         (it if it.strip(".") else it.replace(".", "%2E"))[:_LONGEST_FOLDER] for it in folders if it
     )
@@ -74,7 +78,7 @@ def _quote_path(name: str) -> str:
         0 < len(it) <= _LONGEST_FOLDER for it in folders
     )
     if path and not is_whole:
-        path += f"~{blake2b(name.encode(), digest_size=8).hexdigest()}"
+        path += f"~{blake2b(name.encode(errors=_NO_UTF8), digest_size=8).hexdigest()}"
     return path
 
 

@@ -141,13 +141,15 @@ def test_a_size_that_is_none() -> None:
         ("etc/./x", "etc/%2E/x"),
         ("a\nb\0\\c:*", "a%0Ab%00%5Cc%3A%2A"),
         ("ü.tar.gz", "%C3%BC.tar.gz"),
+        ("\udcfc.tar.gz", "%FC.tar.gz"),  # in Latin-1
+        ("\udcf6.tar.gz", "%F6.tar.gz"),
         ("...", "%2E%2E%2E"),
         ("....", "%2E%2E%2E%2E"),
     ],
 )
 def test_folders(target: str, folder: str) -> None:
     """One for each target model and hour, in UTC, whatever a caller calls his target."""
-    head = (TARGET_HEADER, target.encode())
+    head = (TARGET_HEADER, target.encode(errors="surrogateescape"))
     assert name_folder("shop", "a/b", exchange(REQUEST, ANSWER, head)) == (
         f"shop/a/b/{folder}/2026/11/26/09"
     )
