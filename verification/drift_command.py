@@ -18,6 +18,7 @@ from pathlib import Path
 from ensemble_tools import EnsembleToolsError
 from ensemble_tools.commands.atomic_output import check_destination, write_file
 from ensemble_tools.errors import printable, sentence_of
+from ensemble_tools.serving.features import ModelFeatures
 from verification.drift.documents import read_models, subtract
 from verification.errors import CountsUnusable, VerificationError
 from verification.reports.drift_page import write_drift_page
@@ -69,7 +70,10 @@ def _measure(options: argparse.Namespace) -> list[ModelDrift]:
             check_destination(destination)
     models = read_models(options.source, options.model)
     if options.since is not None:
-        models = subtract(models, read_models(options.since, None))
+        before = read_models(options.since, None)
+        _check_whole(options.source, models)
+        _check_whole(options.since, before)
+        models = subtract(models, before)
     if options.model is not None and (why_none := models[0].why_none):
         raise CountsUnusable(options.source, f"{options.model} has no counts: {why_none}", "")
     measured = measure_drift(models)
@@ -78,6 +82,12 @@ def _measure(options: argparse.Namespace) -> list[ModelDrift]:
     if options.html is not None:
         write_file(options.html, write_drift_page(measured).encode())
     return measured
+
+
+def _check_whole(source: str, models: Sequence[ModelFeatures]) -> None:
+    if any(model.is_since for model in models):
+        found = "these are the counts of what came after an earlier look"
+        raise CountsUnusable(source, found, "all counts, as --json writes them without --since")
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -103,8 +113,8 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--since",
         metavar="FILE",
-        help="an earlier --json: only what has come since then counts; of a model with other "
-        "workflows, or in another container, all that has come",
+        help="an earlier --json, without --since: only what has come since then counts; of a "
+        "model with other workflows, or in another container, all that has come",
     )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write counts and measures as JSON to FILE, too"

@@ -31,6 +31,8 @@ class ModelFeatures:
     why_none: str = ""
     #: When the counting of each workflow began, in seconds since 1970, in each container.
     began: tuple[float, ...] = ()
+    #: Whether these are the counts of what came after an earlier look alone.
+    is_since: bool = False
 
 
 def read_features(

@@ -98,7 +98,7 @@ def _subtract_model(now: ModelFeatures, before: ModelFeatures | None) -> ModelFe
         for columns in workflows.values()
         for counts in columns
     )
-    return now if fell else replace(now, workflows=workflows)
+    return now if fell else replace(now, workflows=workflows, is_since=True)
 
 
 def _subtract(now: ColumnCounts, before: ColumnCounts) -> ColumnCounts:

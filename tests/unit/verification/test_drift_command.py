@@ -49,6 +49,20 @@ def test_since(counts: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert "shop (3fb1): 600 rows came" in capsys.readouterr().out
 
 
+def test_since_what_came_since(
+    counts: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Looks are not chained: such a count lacks what the first look had, which would come again."""
+    since = str(tmp_path / "since.json")
+    assert main([counts, "--since", counts, "--json", since]) == TOLD
+    assert main([since]) == TOLD
+    capsys.readouterr()
+    for arguments in ([counts, "--since", since], [since, "--since", counts]):
+        assert main(arguments) == FAILED
+        refusal = capsys.readouterr().err
+        assert refusal.startswith(f"error: {since}: these are the counts of what came after")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

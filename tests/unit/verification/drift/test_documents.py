@@ -225,7 +225,7 @@ def test_since_an_earlier_look() -> None:
     before = make_model(make_ids(came=(10, 0)), make_numbers(numbers=(3.0,), times=5))
     now = make_model(make_ids(came=(12, 30), nulls=4), make_numbers(numbers=(3.0,), times=7))
     later = make_model(make_ids(came=(2, 30), nulls=4), make_numbers(numbers=(3.0,), times=2))
-    assert subtract([now], [before]) == [later]
+    assert subtract([now], [before]) == [replace(later, is_since=True)]
 
 
 def test_since_a_look_at_another_life() -> None:
@@ -262,4 +262,4 @@ def test_since_a_look_at_models_of_one_name() -> None:
         return make_model(make_ids(came=(came, 0), fitted=(fitted, 1)))
 
     since = subtract([make(8, 1), make(9, 2)], [make(3, 1), make(7, 2)])
-    assert since == [make(5, 1), make(2, 2)]
+    assert since == [replace(it, is_since=True) for it in (make(5, 1), make(2, 2))]
