@@ -88,8 +88,8 @@ class Uploads:
             if self._send(*file):
                 pause_s = 0.0
                 continue
-            if self._ending.is_set():
-                return
+            if self._ending.is_set():  # each is tried once more
+                continue
             self._files.put(file)
             pause_s = min(max(2 * pause_s, first_s), longest_s)
             self._ending.wait(pause_s)

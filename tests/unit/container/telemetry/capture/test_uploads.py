@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from pathlib import Path
@@ -53,8 +54,10 @@ class Uploading:
 
     def put(self, name: str, records: int = 1) -> Path:
         path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"{}\n" * records)
+        while not path.exists():
+            with contextlib.suppress(FileNotFoundError):  # an upload took its folder away
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(b"{}\n" * records)
         self.uploads.put(path, records)
         return path
 
@@ -155,3 +158,15 @@ def test_an_end_with_a_refusal(uploading: Uploading) -> None:
     uploading.put("a/1.jsonl")
     uploading.put("a/2.jsonl")
     assert uploading.uploads.end(WAIT_S) == 2
+
+
+def test_an_end_with_refusals_of_some(uploading: Uploading) -> None:
+    """As many as are uploaded at once: the others are uploaded all the same."""
+    uploading.bucket.answers.clear()
+    for number in range(8):
+        uploading.put(f"refused/{number}.jsonl")
+    uploading.put("a/1.jsonl")
+    assert uploading.uploads.end(0.0) == 9
+    uploading.bucket.answers.set()
+    assert uploading.uploads.end(WAIT_S) == 8
+    assert [*uploading.bucket.objects] == ["bucket/prefix/a/1.jsonl"]
