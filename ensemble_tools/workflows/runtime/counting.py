@@ -72,6 +72,7 @@ def count_features(
     """
     try:
         counter = FeatureCounter(inputs)
+        counter.find_other_lengths(steps)
         # A column that several tables look up is first of all that of its vocabulary.
         order = sorted(range(len(steps)), key=lambda it: steps[it]["operation"] != "categorify")
         watched = {number: counter.watch(steps[number], tables) for number in order}
@@ -105,6 +106,8 @@ class FeatureCounter:
         self._scaled: list[Register] = []
         self._keys: list[Keys] = []
         self._looked_up: set[tuple[Any, ...]] = set()
+        #: Registers that may have more or fewer values than the request's column of their name.
+        self._other_lengths: set[int] = set()
         #: Whether the program's steps leave a request its rows.
         self._keeps_rows = True
         #: Made of these when the first request has come, whose columns say what is of one kind.
@@ -121,6 +124,12 @@ class FeatureCounter:
 
     # -- when the model is loaded
 
+    def find_other_lengths(self, steps: Sequence[dict[str, Any]]) -> None:
+        """Whose values have to be counted behind these steps."""
+        for step in steps:
+            if _changes_lengths(step) or self._has_other_lengths(step):
+                self._other_lengths.update(step["writes"])
+
     def watch(self, step: dict[str, Any], tables: Sequence[Lookup]) -> _Work | None:
         """Count what the step looks up or scales; what it does if that is another work now."""
         kind, given = step["operation"], step["given"]
@@ -131,13 +140,15 @@ class FeatureCounter:
         operation: Any = find_operation(kind).from_json(given)
         operator, _, name = step["of"].partition(": ")
         if kind in ("normalize", "scale"):
-            self._watch_numbers(operation, self._column(name, operator, kind), step["reads"][0])
+            column = self._column(name, operator, kind, anew=self._has_other_lengths(step))
+            self._watch_numbers(operation, column, step["reads"][0])
             return None
         looked_up = (kind, operation.table, *step["reads"])
         if looked_up in self._looked_up:  # as a column that is tagged in two ways
             return None
         self._looked_up.add(looked_up)
-        column, table = self._column(name, operator, "keys"), tables[operation.table]
+        column = self._column(name, operator, "keys", anew=self._has_other_lengths(step))
+        table = tables[operation.table]
         if kind == "categorify":
             column.has_buckets, column.buckets = True, tuple(table.vocabulary["buckets"])
             if _labels_tell(operation, table):
@@ -173,13 +184,19 @@ class FeatureCounter:
             Register(register, column, null, least, first, max(1, count), has_values)
         )
 
-    def _column(self, name: str, operator: str, kind: str) -> CountedColumn:
-        """The first column of that name of which nobody counts that kind yet."""
+    def _has_other_lengths(self, step: dict[str, Any]) -> bool:
+        return not self._other_lengths.isdisjoint(step["reads"])
+
+    def _column(self, name: str, operator: str, kind: str, *, anew: bool = False) -> CountedColumn:
+        """The first column of that name of which nobody counts that kind yet.
+
+        anew: nor its values, which are others than those that are counted already.
+        """
         more = (f"{name} ({operator} {number})" for number in count(2))
         for label in chain((name, f"{name} ({operator})"), more):
             new = CountedColumn(label, len(self._columns))
             column = self._columns.setdefault(label, new)
-            if column.begin(kind):
+            if not (anew and "values" in column.kinds) and column.begin(kind):
                 break
         return column
 
@@ -294,6 +311,16 @@ class FeatureCounter:
         self._file = None
         self._pending.clear()
         _log(error)
+
+
+def _changes_lengths(step: dict[str, Any]) -> bool:
+    """Whether it makes columns with other rows, or lists with other items, than it reads."""
+    given = step["given"]
+    return (
+        step["operation"] in ("drop_missing", "group", "list_slice")
+        or not given.get("keeps_rows", True)  # of operators in pandas
+        or given.get("rows", "values") != "values"  # what a function made of lists
+    )
 
 
 def _labels_tell(operation: Any, table: Lookup) -> bool:

@@ -255,9 +255,27 @@ def test_rows_that_an_operator_drops(tmp_path: Path) -> None:
         values[:gaps] = np.nan
         program.run({"a": values, "b": np.ones(5)})
     program.close()
-    a, b = read_counts(tmp_path / COUNTS)
-    assert (a.values, a.nulls, a.finite, a.sum) == (15, 6, 9, 10 + 7 + 9)
+    a, b, rest = read_counts(tmp_path / COUNTS)
+    assert (a.values, a.nulls, a.finite) == (15, 6, 0)
     assert (b.values, b.nulls, b.finite, b.sum) == (15, 0, 15, 15)
+    assert rest.column == "a (Normalize)"
+    assert (rest.values, rest.nulls, rest.finite, rest.sum) == (9, 0, 9, 10 + 7 + 9)
+
+
+def test_shares_behind_an_operator_that_drops_rows(tmp_path: Path) -> None:
+    """They are of the values that were scaled: of 2 that are left of 5, one is outside."""
+    steps = (
+        Step(DropMissing(1), (0, 1), (2, 3), "Dropna", ("a", "b")),
+        Step(Scale(0, 1, "float32", "b"), (3,), (4,), "NormalizeMinMax", ("b",)),
+    )
+    write_steps(tmp_path, steps, (2, 4))
+    program = load_program(tmp_path)
+    program.run({"a": np.array([np.nan, 1, np.nan, 2, np.nan]), "b": np.arange(5.0)})
+    program.close()
+    counted = {it.column: it for it in read_counts(tmp_path / COUNTS)}
+    b, scaled = counted["b"], counted["b (NormalizeMinMax)"]
+    assert (b.values, b.outside, b.fitted.low) == (5, 0, None)
+    assert (scaled.values, scaled.outside, scaled.fitted.low) == (2, 1, 0)
 
 
 def test_a_request_all_of_whose_rows_are_dropped(tmp_path: Path) -> None:
