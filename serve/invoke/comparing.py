@@ -9,6 +9,7 @@ in all; what finds no room, or a model that stays busy, is not compared. Nobody 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,9 +42,13 @@ from serve.triton.diagnosis.verdicts import Verdict, read_refusal
 
 #: Bytes of all requests and answers that are kept to be compared.
 MOST_BYTES = 64 << 20
-#: Bytes of an answer in JSON: to read a larger one, which comes where nothing is translated, would
-#: hold the interpreter's lock for milliseconds.
+#: Bytes of an answer in JSON, and of ids and strings in binary tensors: to read and compare more
+#: would hold the interpreter's lock for milliseconds, of a million ids for seconds.
 _LARGEST_JSON = 128 << 10
+#: Bytes of a binary answer. numpy alone reads its scores; it takes ten times their memory.
+_LARGEST_BINARY = 4 << 20
+#: Data types of scores.
+_FLOATS = ("FP16", "BF16", "FP32", "FP64")
 #: Between two looks at whether the model is idle, in seconds: the first comes when the caller has
 #: been answered.
 _LOOK_S = 0.02
@@ -113,7 +118,7 @@ class Comparing:
         comparison.seconds = time.monotonic() - began
         comparison.answer = Answer(answer.status, answer.headers, answer.body.copy())
         size = sum(map(len, answer.body))
-        is_small = size <= _LARGEST_JSON or answer.header(HEADER_LENGTH) is not None
+        is_small = size <= _find_most(answer.header(HEADER_LENGTH))
         if answer.status == 200 and is_small and self._hold(comparison, size):
             task = asyncio.ensure_future(self._compare(comparison))
             self._tasks.add(task)
@@ -262,12 +267,33 @@ def lay_side_by_side(own: Answer, other: Answer) -> Sequence[tuple[int, float]]:
 
 
 def _read(answer: Answer) -> TensorAnswer:
-    """Raises BodyTooLarge for more than _LARGEST_JSON of JSON, and what a strange answer raises."""
+    """Raises BodyTooLarge for what would take long, and what a strange answer raises."""
     size, pieces = answer.header(HEADER_LENGTH), [*answer.body]
-    most = _LARGEST_JSON if size is None else MOST_BYTES
+    most = _find_most(size)
     if is_compressed(answer.headers):
         pieces = inflate_whole(pieces, most)
     body = b"".join(pieces)
-    if len(body) > most:
-        raise BodyTooLarge(f"{len(body)} bytes", most)
-    return TensorAnswer(decode(body, len(body) if size is None else int(size)))
+    _check_size(len(body), most)
+    head_size = len(body) if size is None else int(size)
+    _check_size(head_size, _LARGEST_JSON)
+    _check_size(_count_ids(body[:head_size]), _LARGEST_JSON)
+    return TensorAnswer(decode(body, head_size))
+
+
+def _find_most(head_size: object) -> int:
+    """Of an answer, in bytes. head_size: None of one that is JSON."""
+    return _LARGEST_JSON if head_size is None else _LARGEST_BINARY
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise BodyTooLarge(f"{size} bytes", most)
+
+
+def _count_ids(head: bytes) -> int:
+    """The bytes of binary tensors that python reads one by one: all but scores."""
+    return sum(
+        output.get("parameters", {}).get("binary_data_size", 0)
+        for output in json.loads(head)["outputs"]
+        if output["datatype"] not in _FLOATS
+    )

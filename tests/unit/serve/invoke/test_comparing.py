@@ -20,6 +20,7 @@ import pytest
 from serve.invoke.bodies import Bodies
 from serve.invoke.comparing import ComparedInvocation, Comparing, lay_side_by_side
 from serve.invoke.failures import Failures
+from serve.invoke.headers import HEADER_LENGTH
 from serve.invoke.request import Request
 from serve.models.candidates import LifecycleBesideCandidates
 from serve.models.registry import Model
@@ -191,6 +192,29 @@ def test_a_large_answer(is_compressed: bool) -> None:
     small = make_answer(is_compressed=is_compressed)
     assert lay_side_by_side(make_answer(), small) == ((1, 1.0),)
     assert lay_side_by_side(make_answer(), large) == ()
+
+
+@pytest.mark.parametrize(
+    ("datatype", "size", "overlaps"),
+    [
+        ("FP32", 1 << 20, ((1, 1.0),)),
+        ("FP32", 4 << 20, ()),
+        ("INT64", 64 << 10, ((1, 1.0),)),
+        ("INT64", 256 << 10, ()),
+        ("BYTES", 256 << 10, ()),
+    ],
+)
+def test_a_large_binary_answer(
+    datatype: str, size: int, overlaps: tuple[tuple[int, float], ...]
+) -> None:
+    """Scores are read where they are many, ids and strings where they are few: a million of them
+    would hold up all callers for seconds."""
+    width = {"FP32": 4, "INT64": 8, "BYTES": 4}[datatype]  # of strings that are empty
+    further = {"name": "further", "datatype": datatype, "shape": [size // width]}
+    answer = make_answer({**further, "parameters": {"binary_data_size": size}})
+    head = (HEADER_LENGTH, b"%d" % len(answer.body[0]))
+    large = Answer(200, [head], deque([*answer.body, bytes(size)]))
+    assert lay_side_by_side(make_answer(), large) == overlaps
 
 
 async def test_it_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
