@@ -179,6 +179,7 @@ class Container:
                 telemetry.candidates,
                 settings.candidate_percent,
                 settings.invoke_timeout,
+                captures=self.observability.captures,
             )
             self._lifecycle = beside
             self._invocation = ComparedInvocation(*invocation_parts, comparing=comparing)

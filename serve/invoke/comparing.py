@@ -27,16 +27,16 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.invoke.compressed_bodies import inflate_whole, is_compressed
-from serve.invoke.headers import HEADER_LENGTH
+from serve.invoke.headers import HEADER_LENGTH, make_response_headers
 from serve.invoke.invocation import LOST, Invocation
 from serve.invoke.request import Passage
-from serve.invoke.triton_request import TritonRequest
 from serve.models.candidates import Candidate, Candidates
 from serve.models.registry import Model, State
 from serve.telemetry.candidate_metrics import CandidateMetrics
+from serve.telemetry.captures import CaptureQueue
 from serve.threads import run_in_daemon_thread
 from serve.triton.client import TritonClient
-from serve.triton.connection import Answer
+from serve.triton.connection import Answer, Headers
 from serve.triton.diagnosis.model_errors import remove_regions
 from serve.triton.diagnosis.verdicts import Verdict, read_refusal
 
@@ -58,6 +58,8 @@ PATIENCE_S = 1.0
 _TIMES, _LEAST_S = 10, 5.0
 #: Requests that a candidate may fail at, one after the other.
 MOST_FAILURES = 5
+#: Of the headers of a request that differs, those that are captured beside tritonserver's.
+_SAGEMAKERS = b"x-amzn-sagemaker-"
 #: Characters of what a candidate says that stand in the log.
 _LONGEST = 300
 
@@ -65,16 +67,20 @@ _LONGEST = 300
 class Comparison:
     """One request that a model answers and its candidate is to be asked. held: its bytes."""
 
-    __slots__ = ("answer", "body", "candidate", "headers", "held", "seconds")
+    __slots__ = ("answer", "body", "callers_headers", "candidate", "headers", "held", "seconds")
 
-    def __init__(self, candidate: Candidate, request: TritonRequest) -> None:
-        self.candidate = candidate
+    def __init__(self, candidate: Candidate, passage: Passage) -> None:
+        request = passage.triton_request
+        self.candidate, self.callers_headers = candidate, passage.request.headers
         self.headers, self.body = request.headers, tuple(request.body)  # its own list is emptied
         self.answer, self.seconds, self.held = Answer(), 0.0, 0
 
 
 class Comparing:
-    """percent: of a model's requests. timeout_s: of an invocation. lot: from 0 to 1, exclusive."""
+    """percent: of a model's requests. timeout_s: of an invocation. lot: from 0 to 1, exclusive.
+
+    captures: where answers that differ go, None for nowhere.
+    """
 
     def __init__(
         self,
@@ -86,22 +92,24 @@ class Comparing:
         most_bytes: int = MOST_BYTES,
         lot: Callable[[], float] = random.random,
         patience_s: float = PATIENCE_S,
+        captures: CaptureQueue | None = None,
     ) -> None:
         self._candidates, self._triton, self._metrics = candidates, triton, metrics
         self._share, self._timeout_s = percent / 100, timeout_s
         self._most_bytes, self._lot, self._patience_s = most_bytes, lot, patience_s
+        self._captures = captures
         self.held_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, model: Model, request: TritonRequest) -> Comparison | None:
+    def begin(self, passage: Passage) -> Comparison | None:
         """A request goes to the model; None where its candidate is not asked. The hot path.
 
         What is begun comes to `_end`.
         """
-        candidate = self._candidates.find(model)
+        candidate = self._candidates.find(passage.model)
         if candidate is None or self._lot() >= self._share:
             return None
-        comparison = Comparison(candidate, request)
+        comparison = Comparison(candidate, passage)
         if not self._hold(comparison, sum(map(len, comparison.body))):
             return None
         candidate.is_asked = True
@@ -207,13 +215,33 @@ class Comparing:
         try:
             overlaps = await run_in_daemon_thread(work, "candidate")
         except ValueError as error:
+            self._capture(comparison, answer)
             return self._fail(candidate, str(error))
         except RuntimeError:  # no thread is to be had
             return None
         candidate.failures = 0
         if not candidate.ending:  # its model's series may have ended
             self._metrics.answered(candidate.of.name, comparison.seconds, seconds, overlaps)
+            if any(overlap < 1 for _, overlap in overlaps):
+                self._capture(comparison, answer)
         return None
+
+    def _capture(self, comparison: Comparison, other: Answer) -> None:
+        """Keep a request whose two answers differ, as tritonserver was asked and answered.
+
+        The media type says what is JSON of it, as a caller's does.
+        """
+        if self._captures is None:
+            return
+        told: Headers = [it for it in comparison.callers_headers if it[0].startswith(_SAGEMAKERS)]
+        headers, body = [*told, *make_response_headers(comparison.headers)], comparison.body
+        own, name = comparison.answer, comparison.candidate.of.name
+        exchange = self._captures.begin(name, headers, body, sum(map(len, body)))
+        if exchange is not None:
+            exchange.keep_answer(make_response_headers(own.headers), own.body)
+            exchange.candidate_headers = make_response_headers(other.headers)
+            exchange.candidate_answer = other.body
+            self._captures.end(exchange)
 
     def _fail(
         self, candidate: Candidate, why: str, *, at_once: bool = False, has_died: bool = False
@@ -239,7 +267,7 @@ class ComparedInvocation(Invocation):
 
     def _infer(self, passage: Passage) -> Awaitable[Answer]:
         coming = super()._infer(passage)
-        comparison = self._comparing.begin(passage.model, passage.triton_request)
+        comparison = self._comparing.begin(passage)
         return coming if comparison is None else self._comparing.note(comparison, coming)
 
 

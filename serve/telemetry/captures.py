@@ -39,6 +39,9 @@ class CapturedExchange:
     answer_headers: Headers = field(default_factory=list)
     answer: Sequence[bytes] = ()
     is_answered: bool = False
+    #: Those of a candidate whose answer is another one; None for what the model was asked.
+    candidate_headers: Headers | None = None
+    candidate_answer: Sequence[bytes] = ()
 
     def keep_answer(self, headers: Headers, pieces: Sequence[bytes]) -> None:
         """It is answered with 200; pieces: of the body, not to be changed any more."""
@@ -79,7 +82,7 @@ class CaptureQueue:
 
     def end(self, exchange: CapturedExchange) -> None:
         """Its answer was sent, or nobody will have it: then there is nothing to write."""
-        size = sum(map(len, exchange.answer))
+        size = sum(map(len, (*exchange.answer, *exchange.candidate_answer)))
         if exchange.is_answered and self._enter(size, exchange.size):
             exchange.size += size
             self._waiting.append(exchange)

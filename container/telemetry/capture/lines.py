@@ -40,11 +40,14 @@ def write_line(exchange: CapturedExchange, hider: ColumnHider | None) -> bytes:
     }
     if inference_id := read_inference_id(exchange.headers):
         metadata["inferenceId"] = inference_id[:_LONGEST_ID]
+    data = {
+        "endpointInput": _describe("INPUT", exchange.headers, exchange.body, hider),
+        "endpointOutput": _describe("OUTPUT", exchange.answer_headers, exchange.answer, hider),
+    }
+    if (headers := exchange.candidate_headers) is not None:
+        data["candidateOutput"] = _describe("OUTPUT", headers, exchange.candidate_answer, hider)
     record = {
-        "captureData": {
-            "endpointInput": _describe("INPUT", exchange.headers, exchange.body, hider),
-            "endpointOutput": _describe("OUTPUT", exchange.answer_headers, exchange.answer, hider),
-        },
+        "captureData": data,
         "eventMetadata": metadata,
         "eventVersion": "0",
     }
@@ -54,11 +57,14 @@ def write_line(exchange: CapturedExchange, hider: ColumnHider | None) -> bytes:
 def name_folder(endpoint: str, variant: str, exchange: CapturedExchange) -> str:
     """<endpoint>/<variant>/<target model>/<yyyy>/<mm>/<dd>/<hh>, in UTC.
 
-    The target is the archive's name as SageMaker passes it on, else the model's.
+    The target is the archive's name as SageMaker passes it on, else the model's. Where a candidate
+    answers otherwise, the variant is <variant>=candidate: who replays a variant's requests has none
+    of them twice.
     """
     named = target_model(exchange.headers, _NO_UTF8)
     target = _quote_path(named) or _quote_path(exchange.model_name)
     hour = time.strftime("%Y/%m/%d/%H", time.gmtime(exchange.at))
+    variant += "" if exchange.candidate_headers is None else "=candidate"
     return "/".join(filter(None, (_quote_path(endpoint), _quote_path(variant), target, hour)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,6 +131,41 @@ def test_another_models(comparing: ContainerOnFake, caplog: pytest.LogCaptureFix
     (line,) = [it.getMessage() for it in caplog.records if DROPPED in it.getMessage()]
     assert "candidate: it has no input IN, which the model has; expected a candidate" in line
     assert not [it for it in endpoint.asked("load") if it["model"] == "other=candidate"]
+
+
+@pytest.mark.parametrize("omitted", [None, "IN,OUT"])
+def test_what_differs_is_captured(tmp_path: Path, omitted: str | None) -> None:
+    """With both answers, in a folder of its own; hidden columns are in neither. What is equal is
+    not captured."""
+    captured, target = tmp_path / "captured", {"X-Amzn-SageMaker-Target-Model": "a.tar.gz"}
+    settings = {"SERVE_CAPTURE": str(captured), "SERVE_CAPTURE_PERCENT": "0.0001"}
+    settings |= {"SERVE_CAPTURE_OMIT": omitted} if omitted else {}
+    with container_on_fake(
+        tmp_path / "plain", **settings, SERVE_CANDIDATE_PERCENT="100"
+    ) as endpoint:
+        for name, addend in (("same", 2), ("other", 1e9)):  # at 1e9 FP32 tells none from another
+            assert endpoint.load(name, write(endpoint, name, models.adder(addend))).is_success
+
+            def is_compared(name: str = name) -> bool:
+                assert endpoint.invoke(name, infer([1, 3, 2]), **target).is_success
+                count = {"target_model": "a.tar.gz", "model_name": name, "k": "1"}
+                return sample(scrape(endpoint), "serve_candidate_overlap_count", **count) > 0
+
+            until(is_compared, "both answers are compared")
+    files = [*captured.rglob("*.jsonl")]
+    assert {file.relative_to(captured).parts[:3] for file in files} == {
+        ("endpoint", "AllTraffic=candidate", "a.tar.gz")
+    }
+    for line in files[0].read_text().splitlines():
+        data = json.loads(line)["captureData"]
+        given, own, other = (
+            json.loads(data[side]["data"])
+            for side in ("endpointInput", "endpointOutput", "candidateOutput")
+        )
+        hidden = [0.0, 0.0, 0.0] if omitted else None
+        assert given["inputs"][0]["data"] == (hidden or [1, 3, 2])
+        assert own["outputs"][0]["data"] == (hidden or [2, 4, 3])
+        assert other["outputs"][0]["data"] == (hidden or [1e9 + 1, 1e9 + 3, 1e9 + 2])
 
 
 def test_off(

@@ -83,6 +83,17 @@ def test_binary_tensors_are_in_base64() -> None:
     assert found["endpointInput"]["observedContentType"] == sized(size)
 
 
+def test_a_candidates_answer() -> None:
+    """It stands beside the model's, in a folder that no requests of callers are in."""
+    captured = exchange()
+    assert name_folder("shop", "a", captured) == "shop/a/m/2026/11/26/09"
+    captured.candidate_headers, captured.candidate_answer = [JSON_TYPE], [b'{"outputs"', b":[1]}"]
+    assert name_folder("shop", "a", captured) == "shop/a=candidate/m/2026/11/26/09"
+    data = read(captured)["captureData"]
+    assert data["endpointOutput"]["data"] == ANSWER.decode()
+    assert data["candidateOutput"] == {**data["endpointOutput"], "data": '{"outputs":[1]}'}
+
+
 def test_compressed_bodies_are_written_inflated() -> None:
     """No field of the form says that they are compressed."""
     head = (b"content-encoding", b"gzip")
