@@ -30,13 +30,14 @@ from serve.invoke.compressed_bodies import inflate_whole, is_compressed
 from serve.invoke.headers import HEADER_LENGTH, make_response_headers
 from serve.invoke.invocation import LOST, Invocation
 from serve.invoke.request import Passage
+from serve.invoke.triton_request import TritonRequest
 from serve.models.candidates import Candidate, Candidates
 from serve.models.registry import Model, State
 from serve.telemetry.candidate_metrics import CandidateMetrics
 from serve.telemetry.captures import CaptureQueue
 from serve.threads import run_in_daemon_thread
 from serve.triton.client import TritonClient
-from serve.triton.connection import Answer, Headers
+from serve.triton.connection import Answer
 from serve.triton.diagnosis.model_errors import remove_regions
 from serve.triton.diagnosis.verdicts import Verdict, read_refusal
 
@@ -58,20 +59,20 @@ PATIENCE_S = 1.0
 _TIMES, _LEAST_S = 10, 5.0
 #: Requests that a candidate may fail at, one after the other.
 MOST_FAILURES = 5
-#: Of the headers of a request that differs, those that are captured beside tritonserver's.
-_SAGEMAKERS = b"x-amzn-sagemaker-"
 #: Characters of what a candidate says that stand in the log.
 _LONGEST = 300
 
 
 class Comparison:
-    """One request that a model answers and its candidate is to be asked. held: its bytes."""
+    """One request that a model answers and its candidate is to be asked.
 
-    __slots__ = ("answer", "body", "callers_headers", "candidate", "headers", "held", "seconds")
+    at: when the model was asked, in seconds since 1970. held: its bytes.
+    """
 
-    def __init__(self, candidate: Candidate, passage: Passage) -> None:
-        request = passage.triton_request
-        self.candidate, self.callers_headers = candidate, passage.request.headers
+    __slots__ = ("answer", "at", "body", "candidate", "headers", "held", "seconds")
+
+    def __init__(self, candidate: Candidate, request: TritonRequest) -> None:
+        self.candidate, self.at = candidate, time.time()
         self.headers, self.body = request.headers, tuple(request.body)  # its own list is emptied
         self.answer, self.seconds, self.held = Answer(), 0.0, 0
 
@@ -101,15 +102,15 @@ class Comparing:
         self.held_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, passage: Passage) -> Comparison | None:
+    def begin(self, model: Model, request: TritonRequest) -> Comparison | None:
         """A request goes to the model; None where its candidate is not asked. The hot path.
 
         What is begun comes to `_end`.
         """
-        candidate = self._candidates.find(passage.model)
+        candidate = self._candidates.find(model)
         if candidate is None or self._lot() >= self._share:
             return None
-        comparison = Comparison(candidate, passage)
+        comparison = Comparison(candidate, request)
         if not self._hold(comparison, sum(map(len, comparison.body))):
             return None
         candidate.is_asked = True
@@ -233,11 +234,11 @@ class Comparing:
         """
         if self._captures is None:
             return
-        told: Headers = [it for it in comparison.callers_headers if it[0].startswith(_SAGEMAKERS)]
-        headers, body = [*told, *make_response_headers(comparison.headers)], comparison.body
+        headers, body = make_response_headers(comparison.headers), comparison.body
         own, name = comparison.answer, comparison.candidate.of.name
         exchange = self._captures.begin(name, headers, body, sum(map(len, body)))
         if exchange is not None:
+            exchange.at = comparison.at
             exchange.keep_answer(make_response_headers(own.headers), own.body)
             exchange.candidate_headers = make_response_headers(other.headers)
             exchange.candidate_answer = other.body
@@ -267,7 +268,7 @@ class ComparedInvocation(Invocation):
 
     def _infer(self, passage: Passage) -> Awaitable[Answer]:
         coming = super()._infer(passage)
-        comparison = self._comparing.begin(passage)
+        comparison = self._comparing.begin(passage.model, passage.triton_request)
         return coming if comparison is None else self._comparing.note(comparison, coming)
 
 

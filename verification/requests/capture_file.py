@@ -115,7 +115,7 @@ def _check_target_models(path: Path, files: list[Path]) -> None:
     """One archive does not answer the requests of another."""
     directories = {file.parents[4] for file in files if _HOUR.search(str(file.absolute()))}
     if len(directories) > 1:
-        found = f"requests of {len(directories)} target models"
+        found = f"requests of {len(directories)} target models or variants"
         expected = f"those of one: name its directory, such as {min(directories)}"
         raise RequestsUnusable(path, "", found, expected)
 

@@ -35,8 +35,10 @@ _HOUR = re.compile(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}/[^/]+\Z")
 _ENDINGS = (".jsonl", ".jsonl.gz")
 #: Files that a container still writes, below this folder of its capture.
 _WRITING, _UNCLOSED = ".writing-*", "*.jsonl.part"
+#: Behind a variant's name: requests that its candidates answered otherwise, which it may have, too.
+_OTHERWISE = "=candidate"
 #: The variant's name where nobody chose another.
-_USUAL_VARIANT = "AllTraffic"
+_USUAL_VARIANTS = ("AllTraffic", f"AllTraffic{_OTHERWISE}")
 
 
 class UnusableCapture(ReplayError):
@@ -68,7 +70,9 @@ def read_capture(path: Path, *, bodies: bool = True) -> list[CapturedRequest]:
     endpoints: set[str] = set()
     folders: dict[str, Path] = {}
     size = 0
-    for file in _list_files(path):
+    files = _list_files(path)
+    _check_variants(path, files)
+    for file in files:
         endpoint, target_model = _find_target_model(path, file)
         endpoints.add(endpoint)
         if len(endpoints) > 1:
@@ -121,6 +125,15 @@ def _list_files(path: Path) -> list[Path]:
     return files
 
 
+def _check_variants(path: Path, files: Sequence[Path]) -> None:
+    """No request is to be sent twice."""
+    kinds = {any(name.endswith(_OTHERWISE) for name in file.absolute().parts) for file in files}
+    if len(kinds) > 1:
+        found = f"found what candidates answered otherwise (…{_OTHERWISE}) beside callers' requests"
+        expected = f"expected one of both: name AllTraffic, or a copy without …{_OTHERWISE}"
+        raise UnusableCapture(path, f"{found}, {expected}")
+
+
 def _add_unclosed(found: str, path: Path) -> str:
     """Where no capture was found, with how many of its files a container still writes."""
     place = path.absolute()
@@ -167,9 +180,10 @@ def _find_target_model(capture: Path, file: Path) -> tuple[str, str]:
 
 def _find_parts(folders: Sequence[str]) -> Sequence[str]:
     """From the endpoint's on, where one of the folders is surely the variant's."""
-    if _USUAL_VARIANT not in folders[2:-1]:
-        return ()
-    return folders[folders.index(_USUAL_VARIANT, 2, -1) - 1 :]
+    for number, folder in enumerate(folders[2:-1], 2):
+        if folder in _USUAL_VARIANTS:
+            return folders[number - 1 :]
+    return ()
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -189,6 +190,22 @@ def test_folders_of_a_target_model(tmp_path: Path, capture: str) -> None:
     """They belong to its name wherever the capture's path ends: AllTraffic tells where."""
     write_capture(tmp_path / "prefix", [RECORD], "t1/m")
     (found,) = read_capture(tmp_path / "prefix" / capture)
+    assert found.target_model == "t1/m.tar.gz"
+
+
+@pytest.mark.parametrize("variant", ["AllTraffic", "AllTraffic=candidate"])
+def test_what_candidates_answered_otherwise(tmp_path: Path, variant: str) -> None:
+    """It is replayed only where its folder is named: those requests are the variant's, too, or
+    were not captured there."""
+    write_capture(tmp_path, [RECORD], "t1/m")
+    others = tmp_path / "shop/AllTraffic=candidate"
+    shutil.copytree(tmp_path / "shop/AllTraffic", others)
+    for target_model in ("m", "other"):
+        (others / "t1/m").rename(others / "t1" / target_model)
+        with pytest.raises(UnusableCapture, match=r"beside callers' .* name AllTraffic, or a copy"):
+            read_capture(tmp_path)
+    (others / "t1/other").rename(others / "t1/m")
+    (found,) = read_capture(tmp_path / "shop" / variant)
     assert found.target_model == "t1/m.tar.gz"
 
 

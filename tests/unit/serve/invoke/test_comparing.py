@@ -9,6 +9,7 @@ import itertools
 import json
 import logging
 import shutil
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from serve.invoke.request import Request
 from serve.models.candidates import LifecycleBesideCandidates
 from serve.models.registry import Model
 from serve.telemetry.candidate_metrics import CandidateMetrics
+from serve.telemetry.captures import CaptureQueue
+from serve.telemetry.invocation_record import target_model
 from serve.triton.connection import Answer
 from tests.fakes import tritonserver as fake
 from tests.unit.serve.parts_on_fake import WAIT_S, PartsOnFake, invocation_of, parts_on_fake, until
@@ -65,6 +68,7 @@ async def asking(
     most_bytes: int = 1 << 20,
     patience_s: float = WAIT_S,
     timeout_s: float = WAIT_S,
+    captures: CaptureQueue | None = None,
     **knobs: Any,
 ) -> AsyncIterator[Asking]:
     """On a fake with these knobs."""
@@ -80,6 +84,7 @@ async def asking(
             most_bytes,
             lot,
             patience_s,
+            captures,
         )
         failures = Failures(on.registry, on.revival, "infer", on.triton.memory)
         parts = (on.registry, on.triton, on.revival, "infer", WAIT_S, Bodies(True), failures)
@@ -172,6 +177,27 @@ async def test_a_caller_who_leaves(tmp_path: Path) -> None:
         call.cancel()
         await until(lambda: both.comparing.held_bytes == 0)
         assert both.candidates_requests == 0
+
+
+async def test_the_head_of_what_differs(tmp_path: Path) -> None:
+    """Its target model, and the time of its request, however much later the candidate is asked."""
+    dropped: list[str] = []
+    captures = CaptureQueue(100, dropped.append)
+    differs = {"m=candidate": {"status": 200, "message": "it has no outputs"}}
+    given = {"name": "IN", "datatype": "FP32", "shape": [3], "data": [1, 3, 2]}
+    request = Request(
+        [(b"x-amzn-sagemaker-target-model", b"a.tar.gz")],
+        [json.dumps({"inputs": [given]}).encode()],
+    )
+    async with asking(tmp_path, captures=captures, computes=True, infer=differs) as both:
+        began = time.time()
+        await asyncio.wait_for(both.invocation.forward("m", request), WAIT_S)
+        answered = time.time()
+        await until(lambda: both.comparing.held_bytes == 0)
+    assert not dropped
+    (exchange,) = captures.take()
+    assert target_model(exchange.headers) == "a.tar.gz"
+    assert began <= exchange.at <= answered
 
 
 def make_answer(*more: dict[str, Any], is_compressed: bool = False) -> Answer:

@@ -88,6 +88,19 @@ def test_what_is_being_written_counts_until_the_next_is_taken() -> None:
     assert captures.begin(b"x" * 10 * MANY) is not None
 
 
+def test_a_candidates_answer_takes_room() -> None:
+    """Beside the model's, until it is written."""
+    captures = Captures(most_bytes=ROOM)
+    captured = captures.begin(b"x" * 4 * MANY)
+    assert captured is not None
+    captured.keep_answer(HEADERS, [b"y" * 3 * MANY])
+    captured.candidate_answer = [b"z" * 3 * MANY]
+    captures.queue.end(captured)
+    assert captures.begin(b"x" * MANY) is None
+    assert len(list(captures.queue.take())) == 1
+    assert captures.begin(b"x" * 10 * MANY) is not None
+
+
 @pytest.mark.parametrize(("body", "answer"), [(11, 0), (6, 5), (0, 11)])
 def test_large_ones_are_not_kept(body: int, answer: int) -> None:
     """A request and its answer together; they hold no room."""

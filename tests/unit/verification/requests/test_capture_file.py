@@ -224,7 +224,8 @@ def test_directories_that_have_no_requests_of_one_archive(tmp_path: Path) -> Non
     with pytest.raises(RequestsUnusable, match="no record in it"):
         read_requests(tmp_path)
     write_capture(tmp_path, [make_record(JSON.content)], "b.tar.gz")
-    expected = "requests of 2 target models; expected those of one: name its directory, such as "
+    found = "requests of 2 target models or variants"
+    expected = f"{found}; expected those of one: name its directory, such as "
     with pytest.raises(RequestsUnusable) as refused:
         read_requests(tmp_path)
     one = tmp_path / "shop/AllTraffic/a.tar.gz"

@@ -119,6 +119,22 @@ def test_hidden_columns() -> None:
     assert data[int(written) :] == bytes(4)
 
 
+def test_hidden_columns_of_a_candidates_answer() -> None:
+    """Also of one that is compressed, and beside outputs that the model has not; nothing of the
+    request is written where they cannot be hidden."""
+    outputs = b'{"outputs":[{"name":"OUT","datatype":"FP32","shape":[1],"data":[2.5]}, %b]}' % (
+        b'{"name":"more","datatype":"FP32","shape":[1],"data":[3.5]}'
+    )
+    captured, hider = exchange(), ColumnHider(["OUT"])
+    captured.candidate_headers = [JSON_TYPE, (b"content-encoding", b"gzip")]
+    captured.candidate_answer = [gzip.compress(outputs)]
+    written = read(captured, hider)["captureData"]["candidateOutput"]["data"]
+    assert [it["data"] for it in json.loads(written)["outputs"]] == [[0], [3.5]]
+    captured.candidate_answer = [gzip.compress(b"no JSON")]
+    with pytest.raises(NotUnderstood):
+        read(captured, hider)
+
+
 @pytest.mark.parametrize(
     "captured",
     [
