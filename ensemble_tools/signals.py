@@ -73,29 +73,38 @@ def to_the_end(main: Callable[[], int]) -> int:
         raise
 
 
-def run_cancellable(work: Coroutine[Any, Any, T]) -> T:
-    """Run as asyncio.run does; the first signal cancels the work, and is raised at its end."""
+def run_cancellable(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run as asyncio.run does; the first signal cancels the work, and is raised at its end.
+
+    None is raised before: Python would warn of a coroutine that has not begun.
+    """
     import asyncio
 
     received: list[int] = []
+    running: list[asyncio.Task[T]] = []
+
+    def cancel(number: int, _: FrameType | None) -> None:
+        ignore_signals()
+        received.append(number)
+        for task in running:
+            if not (loop := task.get_loop()).is_closed():
+                loop.call_soon_threadsafe(task.cancel)
 
     async def supervise() -> T:
-        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+        running.append(asyncio.ensure_future(work()))
+        if received:
+            running[0].cancel()
+        return await running[0]
 
-        def cancel(number: int, _: FrameType | None) -> None:
-            ignore_signals()
-            received.append(number)
-            loop.call_soon_threadsafe(task.cancel)
-
-        with _Handling(cancel):
-            return await task
-
-    try:
-        return asyncio.run(supervise())
-    except (asyncio.CancelledError, Exception):
-        if not received:
-            raise
-        raise _make_exception(received[0]) from None
+    with _Handling(cancel):
+        try:
+            result = asyncio.run(supervise())
+        except (asyncio.CancelledError, Exception):
+            if not received:
+                raise
+    if received:
+        raise _make_exception(received[0])
+    return result
 
 
 def blocking() -> _Handling:

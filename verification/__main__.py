@@ -183,7 +183,7 @@ def _verify(
             options.tolerance,
             not options.skip_timing,
         )
-        return forms, run_cancellable(verify(task, settings, environment, Progress()))
+        return forms, run_cancellable(lambda: verify(task, settings, environment, Progress()))
 
 
 def _tell_nothing_to_compare(path: Path, forms: Forms | None) -> None:

@@ -116,7 +116,9 @@ def _compare(options: argparse.Namespace, environment: Mapping[str, str]) -> Ran
             not options.skip_timing,
         )
         check_requests(comparing, options.requests)
-        report = run_cancellable(compare_archives(comparing, settings, environment, Progress()))
+        report = run_cancellable(
+            lambda: compare_archives(comparing, settings, environment, Progress())
+        )
     if options.json is not None:
         write_file(options.json, f"{to_ranking_json(report)}\n".encode())
     if options.html is not None:

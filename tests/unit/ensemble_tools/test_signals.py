@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable, Iterator
 
@@ -49,10 +50,41 @@ def test_the_first_signal_ends_the_work_in_order(number: signal.Signals, blocks:
     ended: list[str] = []
     start = block_and_raise if blocks else signal.raise_signal
     with pytest.raises(KeyboardInterrupt if number is signal.SIGINT else SystemExit) as raised:
-        run_cancellable(wait_after(lambda: start(number), ended))
+        run_cancellable(lambda: wait_after(lambda: start(number), ended))
     assert ended == ["ended"]
     assert getattr(raised.value, "code", 130) == 128 + number
     assert heeded() == []
+
+
+class InterruptedLoop(asyncio.SelectorEventLoop):
+    """Ctrl-C comes while it is made, or when it has been closed."""
+
+    def __init__(self, at_its_end: bool) -> None:
+        super().__init__()
+        self._at_its_end = at_its_end
+        if not at_its_end:
+            signal.raise_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        super().close()
+        if self._at_its_end:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("at_its_end", [False, True])
+def test_a_signal_beside_the_work(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, at_its_end: bool
+) -> None:
+    """It is raised, without a word about a coroutine that has not begun."""
+
+    async def work() -> None:
+        assert at_its_end
+
+    monkeypatch.setattr("asyncio.events.new_event_loop", lambda: InterruptedLoop(at_its_end))
+    with pytest.raises(KeyboardInterrupt):
+        run_cancellable(work)
+    gc.collect()
+    assert [str(it.message) for it in recwarn] == []
 
 
 def test_an_error_that_comes_with_the_signal_is_not_told() -> None:
@@ -66,7 +98,7 @@ def test_an_error_that_comes_with_the_signal_is_not_told() -> None:
             raise OSError("its server is gone")
 
     with pytest.raises(KeyboardInterrupt):
-        run_cancellable(fail())
+        run_cancellable(fail)
 
 
 def test_without_a_signal_all_is_as_before() -> None:
@@ -80,7 +112,7 @@ def test_without_a_signal_all_is_as_before() -> None:
         return "done"
 
     handlers = [signal.getsignal(number) for number in NUMBERS]
-    assert run_cancellable(work(None)) == "done"
+    assert run_cancellable(lambda: work(None)) == "done"
     with pytest.raises(OSError, match="no room"):
-        run_cancellable(work(OSError("no room")))
+        run_cancellable(lambda: work(OSError("no room")))
     assert [signal.getsignal(number) for number in NUMBERS] == handlers
