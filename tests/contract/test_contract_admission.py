@@ -69,6 +69,9 @@ class Platform:
             answer = self.container.load(f"m{number}", self.archives[number])
             if answer.status_code == 200:
                 break
+            if answer.status_code == 409 and "is already being unloaded" in answer.text:
+                time.sleep(0.1)  # another caller makes room with it
+                continue
             assert answer.status_code == 507, answer.text
             self.refusals.append(complaint(answer))
             self._unload_one()
