@@ -76,7 +76,7 @@ def to_the_end(main: Callable[[], int]) -> int:
 def run_cancellable(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run as asyncio.run does; the first signal cancels the work, and is raised at its end.
 
-    None is raised before: Python would warn of a coroutine that has not begun.
+    Nor is one raised before the work has begun: Python would warn of a coroutine that never does.
     """
     import asyncio
 

@@ -207,38 +207,29 @@ def test_what_is_found(text: str, private: list[str], patched: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("look", "text", "found"),
     [
-        ("assert time.monotonic() - began < 5", True),
-        ("assert 5 > time.perf_counter() - began", True),
-        ("assert 1 <= loop.time() - began <= 5, why", True),
-        ("assert time.monotonic() - began >= 5", False),
-        ("assert time.process_time() - began < 5", False),
-        ("assert time.monotonic() < deadline", False),
-        ("if time.monotonic() - began < 5: pass", False),
+        (timings, "assert time.monotonic() - began < 5", True),
+        (timings, "assert 5 > time.perf_counter() - began", True),
+        (timings, "assert 1 <= loop.time() - began <= 5, why", True),
+        (timings, "assert time.monotonic() - began >= 5", False),
+        (timings, "assert time.process_time() - began < 5", False),
+        (timings, "assert time.monotonic() < deadline", False),
+        (timings, "if time.monotonic() - began < 5: pass", False),
+        (short_waits, "asyncio.wait_for(ended, 5)", True),
+        (short_waits, "done.wait(timeout=2.0)", True),
+        (short_waits, "thread.join(5)", True),
+        (short_waits, "subprocess.run(command, timeout=20)", True),
+        (short_waits, "httpx.get(url, timeout=1)", True),
+        (short_waits, "until(ends, 'it ends', container, 10)", True),
+        (short_waits, "asyncio.wait_for(ended, 60)", False),
+        (short_waits, "asyncio.wait({asked}, timeout=0.1)", False),
+        (short_waits, "process.wait(0)", False),
+        (short_waits, "', '.join(names)", False),
+        (short_waits, "thread.join()", False),
     ],
 )
-def test_which_assertions_are_timings(text: str, found: bool) -> None:
-    """A least time is none, nor is the processor's time, nor the end of a wait."""
-    assert bool(list(timings(ast.parse(text)))) is found
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("asyncio.wait_for(ended, 5)", True),
-        ("done.wait(timeout=2.0)", True),
-        ("thread.join(5)", True),
-        ("subprocess.run(command, timeout=20)", True),
-        ("httpx.get(url, timeout=1)", True),
-        ("until(ends, 'it ends', container, 10)", True),
-        ("asyncio.wait_for(ended, 60)", False),
-        ("asyncio.wait({asked}, timeout=0.1)", False),
-        ("process.wait(0)", False),
-        ("', '.join(names)", False),
-        ("thread.join()", False),
-    ],
-)
-def test_which_waits_are_short(text: str, found: bool) -> None:
-    """A limit in numbers, above a moment and below half a minute."""
-    assert bool(list(short_waits(ast.parse(text)))) is found
+def test_which_lines_go_by_time(look: Look, text: str, found: bool) -> None:
+    """A least time is no timing, nor is the processor's time, nor the end of a wait; a short wait
+    has a limit in numbers, above a moment and below half a minute."""
+    assert bool(list(look(ast.parse(text)))) is found

@@ -24,7 +24,6 @@ from serve.triton.diagnosis.verdicts import Verdict, read_refusal
 from verification.errors import FormUnusable, TritonLost
 from verification.serving.server import ANSWER_TIMEOUT_S, Server
 
-#: A request that takes longer hangs: a wrongly wired ensemble never answers.
 #: What a model or tritonserver says of a request, as opposed to accidents.
 _JUDGED = {Verdict.CALLER, Verdict.MODEL}
 _LONGEST_MESSAGE = 300

@@ -27,7 +27,8 @@ from verification.errors import TritonLost
 #: Of its log, what a message shows: the end is where the reason stands.
 _LAST_WORDS = 1000
 _STOP_TIMEOUT_S = 10.0
-#: A model that has not answered by then will not answer the next request either.
+#: A model that has not answered by then will not answer the next request either: a wrongly wired
+#: ensemble never does.
 ANSWER_TIMEOUT_S = 30.0
 
 
